@@ -1,0 +1,27 @@
+"""The error tree. Every message says where, what came, what was expected and what to do."""
+
+
+class GlassformerError(Exception):
+    """Anything a user can put right. `glassformer.cli` prints it without a traceback."""
+
+
+class ShapeError(GlassformerError):
+    """Sizes that do not fit together."""
+
+
+class SettingError(GlassformerError):
+    """A setting that is unknown, of the wrong type or out of range."""
+
+
+class UnknownNameError(GlassformerError):
+    """A dotted name that no parameter, cache field or tag carries."""
+
+
+class ContractError(GlassformerError):
+    """A layer that does not keep the contract of forward and backward."""
+
+
+def expect(where: str, what: str, came: int, expected: int, advice: str = "") -> None:
+    """Refuse a size that does not match, naming the place, both numbers and the way out."""
+    if came != expected:
+        raise ShapeError(f"{where}: {what} is {came}, expected {expected}" + (f"; {advice}" if advice else ""))

@@ -1,0 +1,63 @@
+"""One layer, one file: its formula, its Params and Cache, and init / forward / backward written out.
+
+Nothing here knows of models, data, training or files; a layer may use other layers.
+"""
+
+from glassformer.layers.attention import Attention
+from glassformer.layers.chain import Chain
+from glassformer.layers.class_token import ClassToken
+from glassformer.layers.contract import Layer, as_jax
+from glassformer.layers.dropout import Dropout
+from glassformer.layers.embedding import Embedding
+from glassformer.layers.feed_forward import FeedForward
+from glassformer.layers.first_token import FirstToken
+from glassformer.layers.gelu import GELU
+from glassformer.layers.gelu_tanh import GELUTanh
+from glassformer.layers.layer_norm import LayerNorm
+from glassformer.layers.linear import Linear
+from glassformer.layers.mean_pool import MeanPool
+from glassformer.layers.multi_head import MultiHeadAttention
+from glassformer.layers.patches import Patches
+from glassformer.layers.positions import Positions
+from glassformer.layers.post_norm_block import PostNormBlock
+from glassformer.layers.pre_norm_block import PreNormBlock
+from glassformer.layers.relu import ReLU
+from glassformer.layers.residual import Residual
+from glassformer.layers.rms_norm import RMSNorm
+from glassformer.layers.self_attention import SelfAttention
+from glassformer.layers.sigmoid import Sigmoid
+from glassformer.layers.silu import SiLU
+from glassformer.layers.softmax import Softmax
+from glassformer.layers.standardise import Standardise
+from glassformer.layers.tanh import Tanh
+
+__all__ = [
+    "GELU",
+    "Attention",
+    "Chain",
+    "ClassToken",
+    "Dropout",
+    "Embedding",
+    "FeedForward",
+    "FirstToken",
+    "GELUTanh",
+    "Layer",
+    "LayerNorm",
+    "Linear",
+    "MeanPool",
+    "MultiHeadAttention",
+    "Patches",
+    "Positions",
+    "PostNormBlock",
+    "PreNormBlock",
+    "RMSNorm",
+    "ReLU",
+    "Residual",
+    "SelfAttention",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Standardise",
+    "Tanh",
+    "as_jax",
+]

@@ -1,0 +1,80 @@
+"""Scaled dot-product attention: each query takes a weighted mean of the values, weighted by how well the keys match.
+
+forward    scores = q @ k^T * scale + bias      pattern = softmax(scores) over the keys      z = pattern @ v
+backward   dv = pattern^T @ dz                  dpattern = dz @ v^T
+           dscores = pattern * (dpattern - rowsum(dpattern * pattern))
+           dq = dscores @ k * scale             dk = dscores^T @ q * scale             dbias = dscores
+
+Self-attention and cross-attention are the same layer: keys and values may come from another sequence of another
+length. Where the mask is False the query may not look; a query that may look nowhere gets z = 0 and passes no gradient.
+Derived in docs/derivations/attention.md.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from glassformer.layers.softmax import softmax, softmax_backward
+from glassformer.names import tag
+from glassformer.shapes import Array, Bool, Float, Key
+
+
+class Inputs(NamedTuple):
+    q: Float[Array, "B T H D"]  # what each token looks for
+    k: Float[Array, "B S H D"]  # what each source token offers to be found by
+    v: Float[Array, "B S H D"]  # what it hands over when found
+    bias: Float[Array, "#B #H #T #S"] | None = None  # added to the scores
+
+
+class Cache(NamedTuple):
+    q: Float[Array, "B T H D"]
+    k: Float[Array, "B S H D"]
+    v: Float[Array, "B S H D"]
+    bias: Float[Array, "#B #H #T #S"] | None
+    pattern: Float[Array, "B H T S"]  # each row adds up to 1: who looks at whom
+
+
+@dataclass(frozen=True)
+class Attention:
+    scale: float | None = None  # None: 1 / sqrt(D), which keeps the variance of the scores at 1
+
+    def init(self, key: Key) -> None:
+        return None
+
+    def forward(
+        self, params: None, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | None = None
+    ) -> tuple[Float[Array, "B T H D"], Cache]:
+        q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)
+        scores = jnp.einsum("bthd,bshd->bhts", q, k) * self.scale_for(q)
+        bias = None if x.bias is None else tag("bias", x.bias)
+        if bias is not None:
+            scores = scores + bias
+        scores = tag("scores", scores)
+        pattern = tag("pattern", softmax(scores if mask is None else jnp.where(mask, scores, -jnp.inf)))
+        z = tag("z", jnp.einsum("bhts,bshd->bthd", pattern, v))
+        return z, Cache(q=q, k=k, v=v, bias=bias, pattern=pattern)
+
+    def backward(self, params: None, cache: Cache, dy: Float[Array, "B T H D"]) -> tuple[Inputs, None]:
+        q, k, v, bias, pattern = cache.q, cache.k, cache.v, cache.bias, cache.pattern
+        dz = tag("dz", dy)
+        # z = pattern @ v
+        dv = tag("dv", jnp.einsum("bhts,bthd->bshd", pattern, dz))
+        dpattern = tag("dpattern", jnp.einsum("bthd,bshd->bhts", dz, v))
+        # pattern = softmax(scores); where the mask was False pattern is 0, and so is dscores
+        dscores = tag("dscores", softmax_backward(pattern, dpattern))
+        # scores = q @ k^T * scale + bias
+        dbias = None if bias is None else tag("dbias", sum_to(bias.shape, dscores))
+        dscores = dscores * self.scale_for(q)
+        dq = tag("dq", jnp.einsum("bhts,bshd->bthd", dscores, k))
+        dk = tag("dk", jnp.einsum("bhts,bthd->bshd", dscores, q))
+        return Inputs(q=dq, k=dk, v=dv, bias=dbias), None
+
+    def scale_for(self, q: Float[Array, "B T H D"]) -> float:
+        return q.shape[-1] ** -0.5 if self.scale is None else self.scale
+
+
+def sum_to(shape: tuple[int, ...], gradient: Array) -> Array:
+    """Undo broadcasting: what was read in many places receives the sum of their gradients."""
+    spread = tuple(axis for axis, size in enumerate(shape) if size == 1)
+    return jnp.sum(gradient, axis=spread, keepdims=True)

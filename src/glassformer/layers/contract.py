@@ -1,0 +1,68 @@
+"""The contract every layer, loss and model keeps, and the bridge to anyone's `jax.grad` code.
+
+layer.init(key)                    -> params          nested NamedTuples of arrays; an absent part is None
+layer.forward(params, x, *, ...)   -> (y, cache)      pure; the cache is what backward reads
+layer.backward(params, cache, dy)  -> (dx, dparams)   derived by hand; dx has the structure of x, dparams that of params
+
+A layer is a frozen dataclass of settings: hashable, so it may be a static argument of `jax.jit`. Everything
+differentiable that comes in sits in `x`. Masks, labels and random keys are keyword-only and have no gradient.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+
+from glassformer.shapes import Key
+
+
+@runtime_checkable
+class Layer(Protocol):
+    """Anything that keeps the contract. The arrays' types stand in each layer's own signatures."""
+
+    def init(self, key: Key) -> Any: ...
+    def forward(self, params: Any, x: Any) -> tuple[Any, Any]: ...
+    def backward(self, params: Any, cache: Any, dy: Any) -> tuple[Any, Any]: ...
+
+
+def keywords(layer: Layer) -> dict[str, inspect.Parameter]:
+    """What `layer.forward` takes besides params and x: masks, labels, keys."""
+    given = inspect.signature(layer.forward).parameters.values()
+    return {parameter.name: parameter for parameter in given if parameter.kind is parameter.KEYWORD_ONLY}
+
+
+def keywords_for(layer: Layer, **offered: Any) -> dict[str, Any]:
+    """Of the keywords offered, those that `layer.forward` takes: a container need not know which parts use a key."""
+    return {name: value for name, value in offered.items() if name in keywords(layer)}
+
+
+def split_or_none(key: Key | None, count: int) -> list[Key | None]:
+    """`count` keys for the parts of a layer; without a key (evaluation) none of them gets one."""
+    return [None] * count if key is None else list(jax.random.split(key, count))
+
+
+def as_jax(layer: Layer) -> Callable[..., Any]:
+    """`apply(params, x, **keywords) -> y` whose gradient, under `jax.grad`, is the layer's own backward.
+
+    >>> from glassformer.layers import Linear, as_jax
+    >>> linear = as_jax(Linear(3, 2))
+    >>> params = Linear(3, 2).init(jax.random.key(0))
+    >>> jax.grad(lambda p: linear(p, jax.numpy.ones((4, 3))).sum())(params).b
+    Array([4., 4.], dtype=float32)
+    """
+
+    @jax.custom_vjp
+    def apply(params: Any, x: Any, rest: dict[str, Any]) -> Any:
+        return layer.forward(params, x, **rest)[0]
+
+    def run_forward(params: Any, x: Any, rest: dict[str, Any]) -> tuple[Any, Any]:
+        y, cache = layer.forward(params, x, **rest)
+        return y, (params, cache)
+
+    def run_backward(saved: tuple[Any, Any], dy: Any) -> tuple[Any, Any, None]:
+        dx, dparams = layer.backward(*saved, dy)
+        return dparams, dx, None
+
+    apply.defvjp(run_forward, run_backward)
+    return lambda params, x, **rest: apply(params, x, rest)

@@ -1,0 +1,45 @@
+"""Dropout: in training, forget a random share of the values and scale up the survivors so that the sum stays level.
+
+forward    y = x / (1 - rate) where kept, else 0      without a key (evaluation): y = x
+backward   dx = dy / (1 - rate) where kept, else 0    without a key: dx = dy
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.errors import SettingError
+from glassformer.names import tag
+from glassformer.shapes import Array, Bool, Float, Key
+
+
+class Cache(NamedTuple):
+    keep: Bool[Array, "*B"] | None  # None where nothing was dropped
+
+
+@dataclass(frozen=True)
+class Dropout:
+    rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate < 1:
+            raise SettingError(f"dropout: rate is {self.rate}, expected a share from 0 to below 1")
+
+    def init(self, key: Key) -> None:
+        return None
+
+    def forward(
+        self, params: None, x: Float[Array, "*B"], *, key: Key | None = None
+    ) -> tuple[Float[Array, "*B"], Cache]:
+        if key is None or self.rate == 0:
+            return tag("y", x), Cache(keep=None)
+        keep = tag("keep", jax.random.bernoulli(key, 1 - self.rate, x.shape))
+        y = tag("y", jnp.where(keep, x / (1 - self.rate), 0))
+        return y, Cache(keep=keep)
+
+    def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
+        dy = tag("dy", dy)
+        # y = x / (1 - rate) where kept
+        return dy if cache.keep is None else jnp.where(cache.keep, dy / (1 - self.rate), 0), None

@@ -1,0 +1,43 @@
+"""Embedding: a table with one row per symbol; a token's value is the row of its symbol.
+
+forward    y[b, t] = emb[ids[b, t]]
+backward   demb[v] = the sum of dy over every place where v was looked up; ids are integers and have no gradient
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.names import tag
+from glassformer.shapes import Array, Float, Int, Key
+
+
+class Params(NamedTuple):
+    emb: Float[Array, "V C"]
+
+
+class Cache(NamedTuple):
+    ids: Int[Array, "B T"]
+
+
+@dataclass(frozen=True)
+class Embedding:
+    vocabulary: int  # V
+    width: int  # C
+    std: float = 0.02  # as in GPT-2 and BERT
+
+    def init(self, key: Key) -> Params:
+        return Params(emb=self.std * jax.random.normal(key, (self.vocabulary, self.width)))
+
+    def forward(self, params: Params, x: Int[Array, "B T"]) -> tuple[Float[Array, "B T C"], Cache]:
+        ids = tag("ids", x)
+        y = tag("y", params.emb[ids])
+        return y, Cache(ids=ids)
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[None, Params]:
+        dy = tag("dy", dy)
+        # y = emb[ids]
+        demb = jnp.zeros_like(params.emb).at[cache.ids].add(dy)
+        return None, Params(emb=demb)

@@ -1,0 +1,34 @@
+"""First-token pool: the answer is read off position 0, where the class token stands.
+
+forward    y = x[:, 0]
+backward   dx = dy at position 0, zero elsewhere
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from glassformer.names import tag
+from glassformer.shapes import Array, Float, Key, Static
+
+
+class Cache(NamedTuple):
+    tokens: Static  # T
+
+
+@dataclass(frozen=True)
+class FirstToken:
+    def init(self, key: Key) -> None:
+        return None
+
+    def forward(self, params: None, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B C"], Cache]:
+        y = tag("y", x[:, 0])
+        return y, Cache(tokens=Static(x.shape[1]))
+
+    def backward(self, params: None, cache: Cache, dy: Float[Array, "B C"]) -> tuple[Float[Array, "B T C"], None]:
+        dy = tag("dy", dy)
+        # y = x[:, 0]
+        B, C = dy.shape
+        dx = jnp.zeros((B, cache.tokens.value, C), dy.dtype).at[:, 0].set(dy)
+        return dx, None

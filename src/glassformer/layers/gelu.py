@@ -1,0 +1,44 @@
+"""GELU, exact: x times the probability that a standard normal variable is below x.
+
+forward    cdf = (1 + erf(x / sqrt(2))) / 2      y = x * cdf
+backward   dx = dy * (cdf + x * pdf)             pdf = exp(-x^2 / 2) / sqrt(2 pi), the derivative of cdf
+
+Hendrycks and Gimpel, 2016. For the approximation by tanh see gelu_tanh.py.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from glassformer.names import tag
+from glassformer.shapes import Array, Float, Key
+
+
+class Cache(NamedTuple):
+    x: Float[Array, "*B"]
+
+
+@dataclass(frozen=True)
+class GELU:
+    def init(self, key: Key) -> None:
+        return None
+
+    def forward(self, params: None, x: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
+        x = tag("x", x)
+        y = tag("y", x * normal_cdf(x))
+        return y, Cache(x=x)
+
+    def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
+        dy = tag("dy", dy)
+        x = cache.x
+        # y = x * cdf(x): x by itself, and x inside cdf
+        pdf = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+        dx = tag("dx", dy * (normal_cdf(x) + x * pdf))
+        return dx, None
+
+
+def normal_cdf(x: Float[Array, "*B"]) -> Float[Array, "*B"]:
+    return 0.5 * (1 + lax.erf(x / math.sqrt(2)))

@@ -1,0 +1,46 @@
+"""GELU by tanh: the approximation that GPT-2 was trained with.
+
+forward    u = sqrt(2/pi) * (x + 0.044715 x^3)      gate = (1 + tanh(u)) / 2      y = x * gate
+backward   du/dx = sqrt(2/pi) * (1 + 3 * 0.044715 x^2)
+           dgate/du = (1 - tanh(u)^2) / 2 = 2 * gate * (1 - gate)
+           dx = dy * (gate + x * dgate/du * du/dx)
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from glassformer.names import tag
+from glassformer.shapes import Array, Float, Key
+
+CUBIC = 0.044715  # fitted by Hendrycks and Gimpel
+OUTER = math.sqrt(2 / math.pi)
+
+
+class Cache(NamedTuple):
+    x: Float[Array, "*B"]
+    gate: Float[Array, "*B"]  # the share of x that passes
+
+
+@dataclass(frozen=True)
+class GELUTanh:
+    def init(self, key: Key) -> None:
+        return None
+
+    def forward(self, params: None, x: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
+        x = tag("x", x)
+        gate = tag("gate", 0.5 * (1 + jnp.tanh(OUTER * (x + CUBIC * x * x * x))))
+        y = tag("y", x * gate)
+        return y, Cache(x=x, gate=gate)
+
+    def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
+        dy = tag("dy", dy)
+        x, gate = cache.x, cache.gate
+        # y = x * gate
+        dgate = tag("dgate", dy * x)
+        # gate = (1 + tanh(u)) / 2, u = OUTER * (x + CUBIC * x^3)
+        du = dgate * 2 * gate * (1 - gate)
+        dx = tag("dx", dy * gate + du * OUTER * (1 + 3 * CUBIC * x * x))
+        return dx, None

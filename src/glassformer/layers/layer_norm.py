@@ -1,0 +1,56 @@
+"""Layer normalisation: bring each token to mean 0 and variance 1, then apply a learned gain and bias.
+
+forward    std_inv = 1 / sqrt(var(x) + eps)      xhat = (x - mean(x)) * std_inv      y = xhat * gain + bias
+backward   dxhat = dy * gain                     dx = std_inv * (dxhat - mean(dxhat) - xhat * mean(dxhat * xhat))
+Derived in docs/derivations/layer_norm.md.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from glassformer.names import tag
+from glassformer.shapes import Array, Float, Key
+
+
+class Params(NamedTuple):
+    gain: Float[Array, "C"]
+    bias: Float[Array, "C"]
+
+
+class Cache(NamedTuple):
+    xhat: Float[Array, "B T C"]  # input at mean 0 and variance 1, before gain and bias
+    std_inv: Float[Array, "B T 1"]  # 1 / standard deviation of each token
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    width: int  # C
+    eps: float = 1e-5
+
+    def init(self, key: Key) -> Params:
+        return Params(gain=jnp.ones(self.width), bias=jnp.zeros(self.width))
+
+    def forward(self, params: Params, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Cache]:
+        centred = x - jnp.mean(x, axis=-1, keepdims=True)
+        std_inv = tag("std_inv", lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + self.eps))
+        xhat = tag("xhat", centred * std_inv)
+        y = tag("y", xhat * params.gain + params.bias)
+        return y, Cache(xhat=xhat, std_inv=std_inv)
+
+    def backward(
+        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
+    ) -> tuple[Float[Array, "B T C"], Params]:
+        dy = tag("dy", dy)
+        xhat, std_inv = cache.xhat, cache.std_inv
+        # y = xhat * gain + bias
+        dgain = jnp.sum(dy * xhat, axis=(0, 1))
+        dbias = jnp.sum(dy, axis=(0, 1))
+        dxhat = tag("dxhat", dy * params.gain)
+        # xhat = (x - mean) * std_inv: the first subtracted term is the share of mean, the second that of std_inv
+        through_mean = jnp.mean(dxhat, axis=-1, keepdims=True)
+        through_std = xhat * jnp.mean(dxhat * xhat, axis=-1, keepdims=True)
+        dx = std_inv * (dxhat - through_mean - through_std)
+        return dx, Params(gain=dgain, bias=dbias)

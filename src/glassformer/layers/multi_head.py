@@ -1,0 +1,126 @@
+"""Multi-head attention: project into H heads, let each attend by itself, join them and project back.
+
+forward    q = query @ w_q + b_q      k = memory @ w_k + b_k      v = memory @ w_v + b_v
+           split the width C into H heads of D = C / H; attend in each; z = the heads side by side
+           y = z @ w_o + b_o
+backward   the same lines from the bottom; memory went into k and into v, so its gradient is the sum of both
+
+Query and memory are the same tokens in self-attention (self_attention.py) and two sequences in cross-attention.
+Derived in docs/derivations/multi_head.md.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.errors import ShapeError, expect
+from glassformer.layers import attention
+from glassformer.layers.linear import project, project_backward, xavier
+from glassformer.names import tag
+from glassformer.shapes import Array, Bool, Float, Key
+
+
+class Params(NamedTuple):
+    w_q: Float[Array, "C C"]
+    w_k: Float[Array, "C C"]
+    w_v: Float[Array, "C C"]
+    w_o: Float[Array, "C C"] | None
+    b_q: Float[Array, "C"] | None
+    b_k: Float[Array, "C"] | None
+    b_v: Float[Array, "C"] | None
+    b_o: Float[Array, "C"] | None
+
+
+class Inputs(NamedTuple):
+    query: Float[Array, "B T C"]
+    memory: Float[Array, "B S C"]
+    bias: Float[Array, "#B #H #T #S"] | None = None  # added to the scores
+
+
+class Cache(NamedTuple):
+    query: Float[Array, "B T C"]
+    memory: Float[Array, "B S C"]
+    q: Float[Array, "B T H D"]
+    k: Float[Array, "B S H D"]
+    v: Float[Array, "B S H D"]
+    bias: Float[Array, "#B #H #T #S"] | None
+    pattern: Float[Array, "B H T S"]
+    joined: Float[Array, "B T C"]  # z of all heads, side by side
+
+
+@dataclass(frozen=True)
+class MultiHeadAttention:
+    width: int  # C
+    heads: int  # H
+    bias: bool = True
+    output: bool = True  # False: no w_o, the joined heads are the result
+    scale: float | None = None  # None: 1 / sqrt(D)
+
+    def __post_init__(self) -> None:
+        if self.heads < 1 or self.width % self.heads:
+            near = min((h for h in range(1, self.width + 1) if self.width % h == 0), key=lambda h: abs(h - self.heads))
+            raise ShapeError(
+                f"attention: width {self.width} does not divide into {self.heads} heads; try heads={near}"
+            )
+
+    @property
+    def attend(self) -> attention.Attention:
+        """What each head does. Its names (q, scores, pattern, z, …) are this layer's: no scope is opened for it."""
+        return attention.Attention(scale=self.scale)
+
+    def init(self, key: Key) -> Params:
+        key_q, key_k, key_v, key_o = jax.random.split(key, 4)
+
+        def zeros() -> Float[Array, "C"] | None:
+            return jnp.zeros(self.width) if self.bias else None
+
+        return Params(
+            w_q=xavier(key_q, self.width, self.width),
+            w_k=xavier(key_k, self.width, self.width),
+            w_v=xavier(key_v, self.width, self.width),
+            w_o=xavier(key_o, self.width, self.width) if self.output else None,
+            b_q=zeros(),
+            b_k=zeros(),
+            b_v=zeros(),
+            b_o=zeros() if self.output else None,
+        )
+
+    def forward(
+        self, params: Params, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | None = None
+    ) -> tuple[Float[Array, "B T C"], Cache]:
+        expect("attention", "width of the query", x.query.shape[-1], self.width)
+        expect("attention", "width of the memory", x.memory.shape[-1], self.width)
+        query, memory = tag("query", x.query), tag("memory", x.memory)
+        q = self.split(project(query, params.w_q, params.b_q))
+        k = self.split(project(memory, params.w_k, params.b_k))
+        v = self.split(project(memory, params.w_v, params.b_v))
+        z, heads = self.attend.forward(None, attention.Inputs(q=q, k=k, v=v, bias=x.bias), mask=mask)
+        joined = tag("joined", self.join(z))
+        y = joined if params.w_o is None else tag("y", project(joined, params.w_o, params.b_o))
+        return y, Cache(query=query, memory=memory, joined=joined, **heads._asdict())
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Inputs, Params]:
+        # y = joined @ w_o + b_o
+        if params.w_o is None:
+            djoined, dw_o, db_o = dy, None, None
+        else:
+            djoined, dw_o, db_o = project_backward(cache.joined, params.w_o, params.b_o, tag("dy", dy))
+        djoined = tag("djoined", djoined)
+        # joined = the heads' z side by side
+        heads = attention.Cache(q=cache.q, k=cache.k, v=cache.v, bias=cache.bias, pattern=cache.pattern)
+        d, _ = self.attend.backward(None, heads, self.split(djoined))
+        # q = query @ w_q + b_q;  k, v = memory @ w_k + b_k, memory @ w_v + b_v
+        dquery, dw_q, db_q = project_backward(cache.query, params.w_q, params.b_q, self.join(d.q))
+        dmemory_k, dw_k, db_k = project_backward(cache.memory, params.w_k, params.b_k, self.join(d.k))
+        dmemory_v, dw_v, db_v = project_backward(cache.memory, params.w_v, params.b_v, self.join(d.v))
+        dmemory = tag("dmemory", dmemory_k + dmemory_v)
+        dparams = Params(w_q=dw_q, w_k=dw_k, w_v=dw_v, w_o=dw_o, b_q=db_q, b_k=db_k, b_v=db_v, b_o=db_o)
+        return Inputs(query=tag("dquery", dquery), memory=dmemory, bias=d.bias), dparams
+
+    def split(self, x: Float[Array, "B T C"]) -> Float[Array, "B T H D"]:
+        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads)
+
+    def join(self, x: Float[Array, "B T H D"]) -> Float[Array, "B T C"]:
+        return x.reshape(*x.shape[:2], self.width)

@@ -1,0 +1,103 @@
+"""Encoder block as in the original transformer: add first, then normalise the sum.
+
+forward    mid = norm1(x + drop1(attn(x)))
+           y   = norm2(mid + drop2(ff(mid)))
+backward   through each norm to its sum, where the gradient goes both ways; where they part, it adds up
+
+Vaswani et al., 2017, and BERT. The order most later models use is pre_norm_block.py.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+
+from glassformer.layers import dropout, feed_forward, multi_head
+from glassformer.layers.contract import Layer, split_or_none
+from glassformer.layers.dropout import Dropout
+from glassformer.layers.feed_forward import FeedForward
+from glassformer.layers.self_attention import SelfAttention
+from glassformer.names import scope, tag
+from glassformer.shapes import Array, Bool, Float, Key
+
+
+class Params(NamedTuple):
+    attn: multi_head.Params
+    norm1: Any
+    ff: feed_forward.Params
+    norm2: Any
+
+
+class Cache(NamedTuple):
+    attn: multi_head.Cache
+    drop1: dropout.Cache
+    norm1: Any
+    ff: feed_forward.Cache
+    drop2: dropout.Cache
+    norm2: Any
+
+
+@dataclass(frozen=True)
+class PostNormBlock:
+    norm: Layer  # settings of both norms; each has weights of its own
+    attn: SelfAttention
+    ff: FeedForward
+    dropout: Dropout = Dropout(0.0)
+
+    def init(self, key: Key) -> Params:
+        key_attn, key_norm1, key_ff, key_norm2 = jax.random.split(key, 4)
+        return Params(
+            attn=self.attn.init(key_attn),
+            norm1=self.norm.init(key_norm1),
+            ff=self.ff.init(key_ff),
+            norm2=self.norm.init(key_norm2),
+        )
+
+    def forward(
+        self,
+        params: Params,
+        x: Float[Array, "B T C"],
+        *,
+        mask: Bool[Array, "#B #H #T #T"] | None = None,
+        key: Key | None = None,
+    ) -> tuple[Float[Array, "B T C"], Cache]:
+        key1, key2 = split_or_none(key, 2)
+        x = tag("x", x)
+        with scope("attn"):
+            a, attn = self.attn.forward(params.attn, x, mask=mask)
+        with scope("drop1"):
+            a, drop1 = self.dropout.forward(None, a, key=key1)
+        sum1 = tag("sum1", x + a)
+        with scope("norm1"):
+            mid, norm1 = self.norm.forward(params.norm1, sum1)
+        with scope("ff"):
+            f, ff = self.ff.forward(params.ff, mid)
+        with scope("drop2"):
+            f, drop2 = self.dropout.forward(None, f, key=key2)
+        sum2 = tag("sum2", mid + f)
+        with scope("norm2"):
+            y, norm2 = self.norm.forward(params.norm2, sum2)
+        return y, Cache(attn=attn, drop1=drop1, norm1=norm1, ff=ff, drop2=drop2, norm2=norm2)
+
+    def backward(
+        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
+    ) -> tuple[Float[Array, "B T C"], Params]:
+        # y = norm2(mid + drop2(ff(mid)))
+        with scope("norm2"):
+            dsum2, dnorm2 = self.norm.backward(params.norm2, cache.norm2, dy)
+        dsum2 = tag("dsum2", dsum2)
+        with scope("drop2"):
+            df, _ = self.dropout.backward(None, cache.drop2, dsum2)
+        with scope("ff"):
+            dbranch, dff = self.ff.backward(params.ff, cache.ff, df)
+        dmid = dsum2 + dbranch
+        # mid = norm1(x + drop1(attn(x)))
+        with scope("norm1"):
+            dsum1, dnorm1 = self.norm.backward(params.norm1, cache.norm1, dmid)
+        dsum1 = tag("dsum1", dsum1)
+        with scope("drop1"):
+            da, _ = self.dropout.backward(None, cache.drop1, dsum1)
+        with scope("attn"):
+            dbranch, dattn = self.attn.backward(params.attn, cache.attn, da)
+        dx = tag("dx", dsum1 + dbranch)
+        return dx, Params(attn=dattn, norm1=dnorm1, ff=dff, norm2=dnorm2)

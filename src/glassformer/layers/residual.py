@@ -1,0 +1,43 @@
+"""Residual: add a layer's result to its input.
+
+forward    y = x + inner(x)
+backward   dx = dy + dinner: the gradient goes straight on, and through the layer
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from glassformer.layers.contract import Layer, keywords_for
+from glassformer.names import scope, tag
+from glassformer.shapes import Array, Float, Key
+
+
+class Params(NamedTuple):
+    inner: Any
+
+
+class Cache(NamedTuple):
+    inner: Any
+
+
+@dataclass(frozen=True)
+class Residual:
+    inner: Layer
+
+    def init(self, key: Key) -> Params:
+        return Params(inner=self.inner.init(key))
+
+    def forward(
+        self, params: Params, x: Float[Array, "*B"], *, key: Key | None = None
+    ) -> tuple[Float[Array, "*B"], Cache]:
+        with scope("inner"):
+            change, inner = self.inner.forward(params.inner, x, **keywords_for(self.inner, key=key))
+        y = tag("y", x + change)
+        return y, Cache(inner=inner)
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Params]:
+        dy = tag("dy", dy)
+        # y = x + change
+        with scope("inner"):
+            dx, dinner = self.inner.backward(params.inner, cache.inner, dy)
+        return dy + dx, Params(inner=dinner)

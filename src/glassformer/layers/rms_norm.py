@@ -1,0 +1,51 @@
+"""RMS normalisation: bring each token to unit root-mean-square, then apply a learned gain.
+
+forward    rms_inv = 1 / sqrt(mean(x^2) + eps)      xhat = x * rms_inv      y = xhat * gain
+backward   dxhat = dy * gain                        dx = rms_inv * (dxhat - xhat * mean(dxhat * xhat))
+Derived, beside its elder, in docs/derivations/layer_norm.md.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from glassformer.names import tag
+from glassformer.shapes import Array, Float, Key
+
+
+class Params(NamedTuple):
+    gain: Float[Array, "C"]
+
+
+class Cache(NamedTuple):
+    xhat: Float[Array, "B T C"]  # input at unit RMS, before the gain
+    rms_inv: Float[Array, "B T 1"]  # 1 / RMS of each token
+
+
+@dataclass(frozen=True)
+class RMSNorm:
+    width: int  # C
+    eps: float = 1e-6  # as in T5
+
+    def init(self, key: Key) -> Params:
+        return Params(gain=jnp.ones(self.width))
+
+    def forward(self, params: Params, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Cache]:
+        rms_inv = tag("rms_inv", lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps))
+        xhat = tag("xhat", x * rms_inv)
+        y = tag("y", xhat * params.gain)
+        return y, Cache(xhat=xhat, rms_inv=rms_inv)
+
+    def backward(
+        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
+    ) -> tuple[Float[Array, "B T C"], Params]:
+        dy = tag("dy", dy)
+        xhat, rms_inv = cache.xhat, cache.rms_inv
+        # y = xhat * gain
+        dgain = jnp.sum(dy * xhat, axis=(0, 1))
+        dxhat = tag("dxhat", dy * params.gain)
+        # xhat = x * rms_inv, where rms_inv depends on x too: the subtracted term is its share
+        dx = rms_inv * (dxhat - xhat * jnp.mean(dxhat * xhat, axis=-1, keepdims=True))
+        return dx, Params(gain=dgain)

@@ -1,0 +1,32 @@
+"""Self-attention: multi-head attention in which a sequence looks at itself. Shape in = shape out.
+
+forward    y = multi_head(query=x, memory=x)
+backward   dx = dquery + dmemory: x went in twice
+"""
+
+from dataclasses import dataclass
+
+from glassformer.layers.multi_head import Cache, Inputs, MultiHeadAttention, Params
+from glassformer.names import tag
+from glassformer.shapes import Array, Bool, Float, Key
+
+
+@dataclass(frozen=True)
+class SelfAttention:
+    multi_head: MultiHeadAttention  # its params, cache and names are this layer's: no scope is opened for it
+
+    def init(self, key: Key) -> Params:
+        return self.multi_head.init(key)
+
+    def forward(
+        self, params: Params, x: Float[Array, "B T C"], *, mask: Bool[Array, "#B #H #T #T"] | None = None
+    ) -> tuple[Float[Array, "B T C"], Cache]:
+        x = tag("x", x)
+        return self.multi_head.forward(params, Inputs(query=x, memory=x), mask=mask)
+
+    def backward(
+        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
+    ) -> tuple[Float[Array, "B T C"], Params]:
+        d, dparams = self.multi_head.backward(params, cache, dy)
+        dx = tag("dx", d.query + d.memory)
+        return dx, dparams

@@ -1,0 +1,14 @@
+"""One model, one file: a layer made of layers, whose backward is its forward read from the bottom.
+
+Models know layers, not losses, data or training.
+"""
+
+from glassformer.models.images import MNIST, Images
+from glassformer.models.mlp import MLP
+from glassformer.models.model import Model
+from glassformer.models.patch_attention import PatchAttention
+from glassformer.models.vit import ViT
+
+MODELS: dict[str, type[Model]] = {"mlp": MLP, "patch_attention": PatchAttention, "vit": ViT}
+
+__all__ = ["MLP", "MNIST", "MODELS", "Images", "Model", "PatchAttention", "ViT"]

@@ -1,0 +1,32 @@
+"""What all image models share: a check of what comes in, and a table of their parts when printed."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.errors import ShapeError
+from glassformer.models.images import Images
+
+
+class Model:
+    """A layer made of layers. Settings, init, forward and backward stand in each model's own file."""
+
+    images: Images
+
+    def example(self, batch: int) -> jax.ShapeDtypeStruct:
+        """The shape of a batch this model takes."""
+        return jax.ShapeDtypeStruct((batch, *self.images.shape), jnp.uint8)
+
+    def check_input(self, x: Any) -> None:
+        if x.shape[1:] != self.images.shape:
+            raise ShapeError(
+                f"{type(self).__name__}: a batch of shape {x.shape} came, expected (batch, "
+                f"{', '.join(map(str, self.images.shape))}): rows, columns, channels; "
+                "grey images need a last axis of 1: images[..., None]"
+            )
+
+    def __str__(self) -> str:
+        from glassformer.models.summary import summarise
+
+        return summarise(self).table()

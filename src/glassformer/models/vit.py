@@ -1,0 +1,180 @@
+"""Vision transformer: image patches as tokens, pre-norm encoder blocks, one answer per image.
+
+image -> patches -> linear [+ class token] + positions -> depth x block -> norm -> pool -> linear -> logits
+
+With a class token the answer is read off position 0, without one it is the mean over all tokens.
+Dosovitskiy et al., 2020.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+
+from glassformer.layers import (
+    ClassToken,
+    Dropout,
+    FeedForward,
+    FirstToken,
+    LayerNorm,
+    Linear,
+    MeanPool,
+    MultiHeadAttention,
+    Patches,
+    Positions,
+    PreNormBlock,
+    SelfAttention,
+    class_token,
+    layer_norm,
+    linear,
+    positions,
+    pre_norm_block,
+    standardise,
+)
+from glassformer.layers.contract import split_or_none
+from glassformer.models.images import MNIST, Images
+from glassformer.models.model import Model
+from glassformer.names import scope
+from glassformer.shapes import Array, Float, Key, UInt8
+
+
+class Params(NamedTuple):
+    patch: linear.Params
+    class_token: class_token.Params | None
+    positions: positions.Params
+    blocks: tuple[pre_norm_block.Params, ...]
+    norm: layer_norm.Params
+    head: linear.Params
+
+
+class Cache(NamedTuple):
+    prepare: standardise.Cache
+    patch: linear.Cache
+    blocks: tuple[pre_norm_block.Cache, ...]
+    norm: layer_norm.Cache
+    pool: Any
+    head: linear.Cache
+
+
+@dataclass(frozen=True)
+class ViT(Model):
+    images: Images = MNIST
+    patch_size: int = 4
+    width: int = 64  # C
+    hidden: int = 128  # F
+    heads: int = 4  # H
+    depth: int = 1  # L
+    start: positions.Start = positions.Sinusoidal()
+    with_class_token: bool = False
+    dropout: float = 0.0
+
+    @property
+    def patches(self) -> Patches:
+        return Patches(self.images.shape, self.patch_size)
+
+    @property
+    def patch(self) -> Linear:
+        return Linear(self.patches.values, self.width)
+
+    @property
+    def class_token(self) -> ClassToken:
+        return ClassToken(self.width)
+
+    @property
+    def positions(self) -> Positions:
+        return Positions(self.patches.tokens + self.with_class_token, self.width, self.start)
+
+    @property
+    def block(self) -> PreNormBlock:
+        return PreNormBlock(
+            norm=self.norm,
+            attn=SelfAttention(MultiHeadAttention(self.width, self.heads)),
+            ff=FeedForward(self.width, self.hidden),
+            dropout=Dropout(self.dropout),
+        )
+
+    @property
+    def norm(self) -> LayerNorm:
+        return LayerNorm(self.width)
+
+    @property
+    def pool(self) -> FirstToken | MeanPool:
+        return FirstToken() if self.with_class_token else MeanPool()
+
+    @property
+    def head(self) -> Linear:
+        return Linear(self.width, self.images.classes)
+
+    def init(self, key: Key) -> Params:
+        key_patch, key_class, key_positions, key_blocks, key_norm, key_head = jax.random.split(key, 6)
+        return Params(
+            patch=self.patch.init(key_patch),
+            class_token=self.class_token.init(key_class) if self.with_class_token else None,
+            positions=self.positions.init(key_positions),
+            blocks=tuple(self.block.init(key_block) for key_block in jax.random.split(key_blocks, self.depth)),
+            norm=self.norm.init(key_norm),
+            head=self.head.init(key_head),
+        )
+
+    def forward(
+        self, params: Params, x: Float[Array, "B Y X G"] | UInt8[Array, "B Y X G"], *, key: Key | None = None
+    ) -> tuple[Float[Array, "B K"], Cache]:
+        self.check_input(x)
+        with scope("prepare"):
+            pixels, prepare = self.images.prepare.forward(None, x)
+        with scope("patches"):
+            patches, _ = self.patches.forward(None, pixels)
+        with scope("patch"):
+            tokens, patch = self.patch.forward(params.patch, patches)
+        if params.class_token is not None:
+            with scope("class_token"):
+                tokens, _ = self.class_token.forward(params.class_token, tokens)
+        with scope("positions"):
+            resid, _ = self.positions.forward(params.positions, tokens)
+        blocks = []
+        for i, key_block in enumerate(split_or_none(key, self.depth)):
+            with scope("blocks"), scope(i):
+                resid, block = self.block.forward(params.blocks[i], resid, key=key_block)
+            blocks.append(block)
+        with scope("norm"):
+            h, norm = self.norm.forward(params.norm, resid)
+        with scope("pool"):
+            pooled, pool = self.pool.forward(None, h)
+        with scope("head"):
+            logits, head = self.head.forward(params.head, pooled)
+        return logits, Cache(prepare=prepare, patch=patch, blocks=tuple(blocks), norm=norm, pool=pool, head=head)
+
+    def backward(
+        self, params: Params, cache: Cache, dy: Float[Array, "B K"]
+    ) -> tuple[Float[Array, "B Y X G"] | None, Params]:
+        with scope("head"):
+            dpooled, dhead = self.head.backward(params.head, cache.head, dy)
+        with scope("pool"):
+            dh, _ = self.pool.backward(None, cache.pool, dpooled)
+        with scope("norm"):
+            dresid, dnorm = self.norm.backward(params.norm, cache.norm, dh)
+        dblocks = []
+        for i in reversed(range(self.depth)):
+            with scope("blocks"), scope(i):
+                dresid, dblock = self.block.backward(params.blocks[i], cache.blocks[i], dresid)
+            dblocks.append(dblock)
+        with scope("positions"):
+            dtokens, dpositions = self.positions.backward(params.positions, None, dresid)
+        dclass_token = None
+        if params.class_token is not None:
+            with scope("class_token"):
+                dtokens, dclass_token = self.class_token.backward(params.class_token, None, dtokens)
+        with scope("patch"):
+            dpatches, dpatch = self.patch.backward(params.patch, cache.patch, dtokens)
+        with scope("patches"):
+            dpixels, _ = self.patches.backward(None, None, dpatches)
+        with scope("prepare"):
+            dx, _ = self.images.prepare.backward(None, cache.prepare, dpixels)
+        return dx, Params(
+            patch=dpatch,
+            class_token=dclass_token,
+            positions=dpositions,
+            blocks=tuple(reversed(dblocks)),
+            norm=dnorm,
+            head=dhead,
+        )

@@ -1,0 +1,41 @@
+"""Axis letters and array types, fixed once for the whole project.
+
+A signature such as `Float[Array, "B T C"]` is a claim; the contract suite checks it with these letters.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
+
+__all__ = ["AXES", "Array", "Bool", "Float", "Int", "Key", "Static", "UInt8"]
+
+Key = PRNGKeyArray
+
+AXES = {
+    "B": "batch",
+    "T": "tokens (of the query, where there are two sequences)",
+    "S": "source tokens: what the query looks at",
+    "C": "width of the model",
+    "H": "heads",
+    "D": "width of one head",
+    "F": "width of the feed-forward layer",
+    "V": "vocabulary",
+    "K": "classes",
+    "L": "layers",
+    "I": "width going into a linear layer",
+    "O": "width coming out of a linear layer",
+    "P": "values in one patch",
+    "Y": "rows of an image",
+    "X": "columns of an image",
+    "G": "colour channels of an image (1 = grey)",
+}
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Static:
+    """A plain value kept in a cache (a size, a yes or no): part of the tree's structure, so known while compiling."""
+
+    value: Any
