@@ -41,7 +41,7 @@ def scope(name: str | int) -> Iterator[None]:
 
 @contextmanager
 def visiting(visitor: Visitor) -> Iterator[None]:
-    """Let `visitor` see, and replace, every tagged value. 
+    """Let `visitor` see, and replace, every tagged value.
 
     A function that was jitted earlier has been traced without the visitor: run the plain one.
     """

@@ -22,9 +22,7 @@ class Chain:
         keys = jax.random.split(key, len(self.parts))
         return tuple(part.init(part_key) for part, part_key in zip(self.parts, keys, strict=True))
 
-    def forward(
-        self, params: tuple[Any, ...], x: Any, *, key: Key | None = None
-    ) -> tuple[Any, tuple[Any, ...]]:
+    def forward(self, params: tuple[Any, ...], x: Any, *, key: Key | None = None) -> tuple[Any, tuple[Any, ...]]:
         caches = []
         for i, (part, part_key) in enumerate(zip(self.parts, split_or_none(key, len(self.parts)), strict=True)):
             with scope(i):

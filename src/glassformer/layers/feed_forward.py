@@ -57,9 +57,7 @@ class FeedForward:
         y = tag("y", project(hidden, params.w_down, params.b_down))
         return y, Cache(x=x, activation=activation, hidden=hidden)
 
-    def backward(
-        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
-    ) -> tuple[Float[Array, "B T C"], Params]:
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         dy = tag("dy", dy)
         # y = hidden @ w_down + b_down
         dhidden, dw_down, db_down = project_backward(cache.hidden, params.w_down, params.b_down, dy)

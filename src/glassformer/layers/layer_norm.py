@@ -40,9 +40,7 @@ class LayerNorm:
         y = tag("y", xhat * params.gain + params.bias)
         return y, Cache(xhat=xhat, std_inv=std_inv)
 
-    def backward(
-        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
-    ) -> tuple[Float[Array, "B T C"], Params]:
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         dy = tag("dy", dy)
         xhat, std_inv = cache.xhat, cache.std_inv
         # y = xhat * gain + bias

@@ -40,9 +40,7 @@ class Linear:
         y = tag("y", project(x, params.w, params.b))
         return y, Cache(x=x)
 
-    def backward(
-        self, params: Params, cache: Cache, dy: Float[Array, "*B O"]
-    ) -> tuple[Float[Array, "*B I"], Params]:
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B O"]) -> tuple[Float[Array, "*B I"], Params]:
         dy = tag("dy", dy)
         # y = x @ w + b
         dx, dw, db = project_backward(cache.x, params.w, params.b, dy)

@@ -61,9 +61,7 @@ class MultiHeadAttention:
     def __post_init__(self) -> None:
         if self.heads < 1 or self.width % self.heads:
             near = min((h for h in range(1, self.width + 1) if self.width % h == 0), key=lambda h: abs(h - self.heads))
-            raise ShapeError(
-                f"attention: width {self.width} does not divide into {self.heads} heads; try heads={near}"
-            )
+            raise ShapeError(f"attention: width {self.width} does not divide into {self.heads} heads; try heads={near}")
 
     @property
     def attend(self) -> attention.Attention:

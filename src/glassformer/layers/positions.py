@@ -115,9 +115,7 @@ class Positions:
         y = tag("y", x + pos[:came])
         return y, None
 
-    def backward(
-        self, params: Params, cache: None, dy: Float[Array, "B T C"]
-    ) -> tuple[Float[Array, "B T C"], Params]:
+    def backward(self, params: Params, cache: None, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         dy = tag("dy", dy)
         # y = x + pos[:T]
         if params.pos is None:

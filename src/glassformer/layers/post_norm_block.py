@@ -79,9 +79,7 @@ class PostNormBlock:
             y, norm2 = self.norm.forward(params.norm2, sum2)
         return y, Cache(attn=attn, drop1=drop1, norm1=norm1, ff=ff, drop2=drop2, norm2=norm2)
 
-    def backward(
-        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
-    ) -> tuple[Float[Array, "B T C"], Params]:
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         # y = norm2(mid + drop2(ff(mid)))
         with scope("norm2"):
             dsum2, dnorm2 = self.norm.backward(params.norm2, cache.norm2, dy)

@@ -79,9 +79,7 @@ class PreNormBlock:
         resid_post = tag("resid_post", resid_mid + f)
         return resid_post, Cache(norm1=norm1, attn=attn, drop1=drop1, norm2=norm2, ff=ff, drop2=drop2)
 
-    def backward(
-        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
-    ) -> tuple[Float[Array, "B T C"], Params]:
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         dresid_post = tag("dresid_post", dy)
         # resid_post = resid_mid + drop2(ff(norm2(resid_mid)))
         with scope("drop2"):

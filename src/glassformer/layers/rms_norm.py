@@ -38,9 +38,7 @@ class RMSNorm:
         y = tag("y", xhat * params.gain)
         return y, Cache(xhat=xhat, rms_inv=rms_inv)
 
-    def backward(
-        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
-    ) -> tuple[Float[Array, "B T C"], Params]:
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         dy = tag("dy", dy)
         xhat, rms_inv = cache.xhat, cache.rms_inv
         # y = xhat * gain

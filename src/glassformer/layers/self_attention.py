@@ -24,9 +24,7 @@ class SelfAttention:
         x = tag("x", x)
         return self.multi_head.forward(params, Inputs(query=x, memory=x), mask=mask)
 
-    def backward(
-        self, params: Params, cache: Cache, dy: Float[Array, "B T C"]
-    ) -> tuple[Float[Array, "B T C"], Params]:
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         d, dparams = self.multi_head.backward(params, cache, dy)
         dx = tag("dx", d.query + d.memory)
         return dx, dparams

@@ -37,9 +37,7 @@ class Standardise:
     def init(self, key: Key) -> None:
         return None
 
-    def forward(
-        self, params: None, x: Float[Array, "*B"] | UInt8[Array, "*B"]
-    ) -> tuple[Float[Array, "*B"], Cache]:
+    def forward(self, params: None, x: Float[Array, "*B"] | UInt8[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
         has_gradient = jnp.issubdtype(x.dtype, jnp.floating)
         values = x if has_gradient else x.astype(float)
         y = tag("y", values * self.factor - self.mean / self.std)
