@@ -17,6 +17,7 @@ AXES = {
     "B": "batch",
     "T": "tokens (of the query, where there are two sequences)",
     "S": "source tokens: what the query looks at",
+    "M": "most tokens that a table of positions can place",
     "C": "width of the model",
     "H": "heads",
     "D": "width of one head",

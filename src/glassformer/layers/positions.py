@@ -24,7 +24,7 @@ class Uniform:
 
     limit: float = 0.1
 
-    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "T C"]:
+    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "M C"]:
         return jax.random.uniform(drawn_with(key), (tokens, width), minval=-self.limit, maxval=self.limit)
 
 
@@ -32,7 +32,7 @@ class Uniform:
 class Xavier:
     """Uniform in ±sqrt(6 / (tokens + width)), as if the table were a weight matrix."""
 
-    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "T C"]:
+    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "M C"]:
         return xavier(drawn_with(key), tokens, width)
 
 
@@ -40,7 +40,7 @@ class Xavier:
 class Zero:
     """All zeros: the model has to learn every position from nothing."""
 
-    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "T C"]:
+    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "M C"]:
         return jnp.zeros((tokens, width))
 
 
@@ -48,7 +48,7 @@ class Zero:
 class Sinusoidal:
     """Waves of falling frequency: sine at even i, cosine at odd i, of the angle t / 10000^(2*floor(i/2)/C)."""
 
-    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "T C"]:
+    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "M C"]:
         return waves(jnp.arange(tokens), width)
 
 
@@ -62,7 +62,7 @@ class GridSinusoidal:
     rows: int
     columns: int
 
-    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "T C"]:
+    def table(self, key: Key | None, tokens: int, width: int) -> Float[Array, "M C"]:
         in_front = tokens - self.rows * self.columns
         if in_front < 0:
             raise ShapeError(f"positions: {tokens} tokens came for a grid of {self.rows}x{self.columns}")
@@ -76,7 +76,7 @@ class GridSinusoidal:
 Start = Uniform | Xavier | Zero | Sinusoidal | GridSinusoidal
 
 
-def waves(place: Array, width: int) -> Float[Array, "T C"]:
+def waves(place: Array, width: int) -> Float[Array, "M C"]:
     i = jnp.arange(width)
     angle = place[:, None] / 10000.0 ** (2 * (i // 2) / width)
     return jnp.where(i % 2 == 0, jnp.sin(angle), jnp.cos(angle))
@@ -92,12 +92,12 @@ def drawn_with(key: Key | None) -> Key:
 
 
 class Params(NamedTuple):
-    pos: Float[Array, "T C"] | None  # None where the table is fixed
+    pos: Float[Array, "M C"] | None  # None where the table is fixed
 
 
 @dataclass(frozen=True)
 class Positions:
-    tokens: int  # T: the longest sequence
+    tokens: int  # M: the longest sequence
     width: int  # C
     start: Start = Uniform(0.1)
     trained: bool = True

@@ -1,7 +1,7 @@
 """Cross-entropy with label smoothing: a share of the target is spread evenly over all classes, so that the model
 is not pushed towards certainty.
 
-forward    target = (1 - smoothing) * onehot(label) + smoothing / K      loss = -mean(sum over classes of target * log_p)
+forward    target = (1 - smoothing) * onehot(label) + smoothing / K      loss = -mean(sum over K of target * log_p)
 backward   dx = (p - target) / N * dloss      N = number of labels
 """
 

@@ -1,0 +1,100 @@
+"""One layer, all checks, one verdict that says which gradient is wrong, by how much, and where to read."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.check import gradients, shapes, tags
+from glassformer.check.draw import Case, Drawn
+from glassformer.check.observe import observe
+from glassformer.errors import ContractError
+
+AUTODIFF_TOLERANCE = 1e-9
+DIFFERENCES_TOLERANCE = 1e-6
+
+READ = (
+    "how to derive a backward, line by line: docs/derivations/README.md; "
+    "a short worked example: glassformer/layers/rms_norm.py"
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    name: str
+    against_autodiff: float  # worst error over the gradients
+    against_differences: float
+    problems: tuple[str, ...]  # what breaks the contract
+    notes: tuple[str, ...]  # what the lens would miss
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+class Measured(NamedTuple):
+    """What one compiled run computes: each gradient by name, beside what the referees say."""
+
+    ours: gradients.Gradients
+    autodiff: gradients.Gradients
+    ours_at_entries: gradients.Gradients
+    differences: gradients.Gradients  # at some entries of each leaf
+    tagged: gradients.Gradients  # the gradients that backward shows
+    tagged_truth: gradients.Gradients
+
+
+def check(case: Case, seed: int = 0) -> Report:
+    """Draw an example in float64 with a random dy (an all-ones dy cannot see softmax) and run every check on it."""
+    problems: list[str] = []
+    notes: list[str] = []
+
+    def measure(drawn: Drawn, dy: Any) -> Measured:
+        seen = observe(case.layer, drawn, dy)
+        ours = gradients.ours(case.layer, drawn, seen)
+        problems.extend(shapes.undeclared_shapes(case.layer, drawn, dy, seen))
+        for name in tags.nameless_gradients(seen):
+            problems.append(f"the tag {name!r} is not `d` + the name of a value tagged in forward")
+        for name in tags.untagged_cache(seen):
+            notes.append(f"the cache field {name!r} is not tagged under its own name: the lens cannot show it")
+        autodiff, tagged_truth = gradients.by_autodiff(case.layer, drawn, dy, seen)
+        differences, entries = gradients.by_differences(case.layer, drawn, dy, seed)
+        return Measured(
+            ours=ours,
+            autodiff=autodiff,
+            ours_at_entries={name: ours[name].ravel()[entries[name]] for name in ours},
+            differences=differences,
+            tagged={name: seen.backward[name] for name in tagged_truth},
+            tagged_truth=tagged_truth,
+        )
+
+    with jax.enable_x64(True):
+        drawn = case.draw(seed, jnp.float64)
+        dy = case.draw_dy(seed, drawn)
+        try:
+            measured = jax.jit(measure)(drawn, dy)
+        except ContractError as error:
+            return Report(case.name, float("inf"), float("inf"), (str(error),), ())
+
+    autodiff_errors = gradients.leaf_errors(measured.ours, measured.autodiff)
+    difference_errors = gradients.leaf_errors(measured.ours_at_entries, measured.differences)
+    tag_errors = gradients.leaf_errors(measured.tagged, measured.tagged_truth)
+    for name, error in autodiff_errors.items():
+        if error > AUTODIFF_TOLERANCE:
+            words = gradients.what_is_wrong(measured.ours[name], measured.autodiff[name])
+            problems.append(f"{name} is wrong by {error:.2g} of the largest gradient: {words}")
+        elif difference_errors[name] > DIFFERENCES_TOLERANCE:
+            problems.append(
+                f"{name} agrees with autodiff but not with finite differences ({difference_errors[name]:.2g}): "
+                "forward has a kink or a jump here, or hides part of itself from autodiff"
+            )
+    for name, error in tag_errors.items():
+        if error > AUTODIFF_TOLERANCE:
+            problems.append(f"the value tagged {name!r} is not the gradient of what it names (off by {error:.2g})")
+    return Report(
+        name=case.name,
+        against_autodiff=max(autodiff_errors.values(), default=0.0),
+        against_differences=max(difference_errors.values(), default=0.0),
+        problems=tuple(problems),
+        notes=tuple(notes),
+    )

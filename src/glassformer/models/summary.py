@@ -1,0 +1,151 @@
+"""What a model is made of and what it costs: one row per part, counted from the computation itself.
+
+Shapes are those of the tagged outputs, multiply-adds those of the matrix products that forward and backward really
+contain, and the bytes those of the cache: what training keeps from forward for backward, every array counted once.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import jaxprs_in_params
+
+from glassformer.models.model import Model
+from glassformer.names import named_leaves, recording, visiting
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    shape: tuple[int, ...]  # of what comes out, with the batch
+    parameters: int
+    forward: int  # multiply-adds per sample
+    backward: int
+    kept: int  # bytes of cache for the whole batch
+
+
+@dataclass(frozen=True)
+class Summary:
+    model: str
+    batch: int
+    parts: tuple[Part, ...]
+
+    def total(self, column: str) -> int:
+        return sum(getattr(part, column) for part in self.parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        totals = {column: self.total(column) for column in ("parameters", "forward", "backward", "kept")}
+        return {**asdict(self), "total": totals}
+
+    def table(self) -> str:
+        """The summary as aligned text."""
+        columns = ["parameters", "forward", "backward", "kept"]
+        head = ["part", "output", "parameters", "multiply-adds forward", "backward", "kept for backward"]
+        rows = [
+            [part.name, "x".join(map(str, part.shape)), *(counted(getattr(part, column)) for column in columns)]
+            for part in self.parts
+        ]
+        total = ["total", "", *(f"{self.total(column):,}" for column in columns)]
+        widths = [max(len(row[i]) for row in (head, *rows, total)) for i in range(len(head))]
+        rule = "  ".join("-" * width for width in widths)
+
+        def line(row: list[str]) -> str:
+            cells = [
+                cell.ljust(w) if i < 2 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            ]
+            return "  ".join(cells).rstrip()
+
+        note = f"output and bytes (float32) for a batch of {self.batch}; multiply-adds per sample"
+        return "\n".join([self.model, line(head), rule, *map(line, rows), rule, line(total), note])
+
+
+def summarise(model: Model, batch: int = 1) -> Summary:
+    """Trace the model, without computing anything, and count."""
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    outputs: dict[str, Any] = {}
+    with visiting(recording(outputs)):
+        forward, (y, cache) = jax.make_jaxpr(model.forward, return_shape=True)(params, model.example(batch))
+    backward = jax.make_jaxpr(model.backward)(params, cache, y)
+
+    names = part_names(outputs, params)
+    parameters = sum_by_part(((name, math.prod(leaf.shape)) for name, leaf in named_leaves(params).items()), names)
+    forward_macs = sum_by_part(multiply_adds(forward.jaxpr), names)
+    backward_macs = sum_by_part(multiply_adds(backward.jaxpr), names)
+    kept = sum_by_part(cache_bytes(cache, forward.jaxpr), names)
+    return Summary(
+        model=repr(model),
+        batch=batch,
+        parts=tuple(
+            Part(
+                name=name,
+                shape=last_output(outputs, name).shape,
+                parameters=parameters[name],
+                forward=forward_macs[name] // batch,
+                backward=backward_macs[name] // batch,
+                kept=kept[name],
+            )
+            for name in names
+        ),
+    )
+
+
+def part_names(outputs: dict[str, Any], params: Any) -> list[str]:
+    """The parts in order: those with weights of their own, and those that neither contain nor sit in such a part."""
+    scopes = list(dict.fromkeys(owner(name) for name in outputs))
+    weighted = {owner(name) for name in named_leaves(params)}
+    chosen: list[str] = []
+    for name in scopes:
+        contains_parts = any(other.startswith(f"{name}.") for other in scopes)
+        sits_in_part = any(name.startswith(f"{other}.") for other in weighted)
+        if name not in weighted and (contains_parts or sits_in_part):
+            continue
+        if chosen and last_output(outputs, name) is last_output(outputs, chosen[-1]):  # dropout in evaluation
+            continue
+        chosen.append(name)
+    return chosen
+
+
+def owner(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def last_output(outputs: dict[str, Any], part: str) -> Any:
+    return [value for name, value in outputs.items() if owner(name) == part][-1]
+
+
+def sum_by_part(amounts: Iterable[tuple[str, int]], parts: list[str]) -> dict[str, int]:
+    """Add each named amount to the innermost part that contains it."""
+    sums = dict.fromkeys(parts, 0)
+    for name, amount in amounts:
+        inside = [part for part in parts if f"{name}.".startswith(f"{part}.")]
+        sums[max(inside, key=len)] += amount
+    return sums
+
+
+def cache_bytes(cache: Any, jaxpr: Any) -> Iterator[tuple[str, int]]:
+    """Bytes by name. An array that two layers keep (what one puts out, the next takes in) is counted once."""
+    leaves = named_leaves(cache)
+    variables = jaxpr.outvars[len(jaxpr.outvars) - len(leaves) :]  # y comes first
+    seen: set[int] = set()
+    for (name, leaf), variable in zip(leaves.items(), variables, strict=True):
+        if id(variable) not in seen:
+            yield name, math.prod(leaf.shape) * leaf.dtype.itemsize
+        seen.add(id(variable))
+
+
+def multiply_adds(jaxpr: Any, outer: str = "") -> Iterator[tuple[str, int]]:
+    """Every matrix product, also inside jitted functions: the scopes it stands in, and its multiply-adds."""
+    for equation in jaxpr.eqns:
+        where = outer + str(equation.source_info.name_stack).replace("/", ".") + "."
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            left, result = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+            yield where, math.prod(result) * math.prod(left[axis] for axis in contracted)
+        for inner in jaxprs_in_params(equation.params):
+            yield from multiply_adds(inner, where)
+
+
+def counted(number: int) -> str:
+    return f"{number:,}" if number else "-"
