@@ -84,9 +84,9 @@ def with_leaves(tree: Any, leaves: Mapping[str, Any]) -> Any:
 
 
 def nearest(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    """`; did you mean 'attn.w_q'?` for an error message, or nothing where no known name is near."""
+    """` (did you mean 'attn.w_q'?)` for an error message, or nothing where no known name is near."""
     close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _dotted(path: tuple[Any, ...]) -> str:

@@ -1,6 +1,7 @@
 """What the tests of whole models share: small models, batches that can be learned, and a few steps of training."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
@@ -17,6 +18,8 @@ MODELS: dict[str, Any] = {
     "vit_mean_pool": ViT(width=16, hidden=32, heads=2, depth=2),
     "vit_class_token": ViT(width=16, hidden=32, heads=2, depth=2, with_class_token=True),
 }
+
+OPTIMISERS = {"sgd": optax.sgd(0.1), "adamw": optax.adamw(1e-3, weight_decay=0.05)}
 
 Gradient = Callable[[Any, Any, Any], tuple[Any, Any]]  # (params, images, labels) -> (loss, dparams)
 
@@ -67,3 +70,11 @@ def train(
     scan = jax.jit(lambda state, data: lax.scan(step, state, data))
     (params, _), losses = scan((params, optimiser.init(params)), (images, labels))
     return np.asarray(losses), params
+
+
+@cache  # compiled once for every test that compares it with something
+def ten_steps(name: str, optimiser: str, precision: str) -> tuple[np.ndarray, Any]:
+    """Ten steps as glassformer trains, of one of MODELS with one of OPTIMISERS."""
+    model = MODELS[name]
+    with jax.enable_x64(precision == "float64"):
+        return train(by_backward(model), OPTIMISERS[optimiser], model.init(jax.random.key(0)), *batches(model))

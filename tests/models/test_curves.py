@@ -2,22 +2,20 @@
 
 import jax
 import numpy as np
-import optax
 import pytest
 
 from glassformer.names import named_leaves
 
-from .curves import MODELS, batches, by_autodiff, by_backward, train
+from .curves import MODELS, OPTIMISERS, batches, by_autodiff, ten_steps, train
 
 
-@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
 @pytest.mark.parametrize("name", MODELS)
 def test_ten_steps_match_autodiff(name, optimiser):
-    model, rule = MODELS[name], {"sgd": optax.sgd(0.1), "adamw": optax.adamw(1e-3, weight_decay=0.05)}[optimiser]
+    model, rule = MODELS[name], OPTIMISERS[optimiser]
+    ours, params_ours = ten_steps(name, optimiser, "float64")
     with jax.enable_x64(True):
-        params, data = model.init(jax.random.key(0)), batches(model)
-        ours, params_ours = train(by_backward(model), rule, params, *data)
-        theirs, params_theirs = train(by_autodiff(model), rule, params, *data)
+        theirs, params_theirs = train(by_autodiff(model), rule, model.init(jax.random.key(0)), *batches(model))
     assert ours.dtype == np.float64
     assert np.abs(ours - theirs).max() < 1e-10
     assert ours[-1] < ours[0]

@@ -7,7 +7,7 @@ import pytest
 
 from .curves import MODELS, by_backward, train
 
-STEPS = 400
+STEPS = 200
 
 
 @pytest.mark.parametrize("name", MODELS)

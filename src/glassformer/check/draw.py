@@ -9,6 +9,7 @@ import inspect
 import types
 import typing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -39,13 +40,14 @@ class Case:
     shape: tuple[int, ...] | None = None  # of x, where the signature does not settle it
     given: tuple[str, ...] = ()  # optional inputs to draw as well: "mask", "bias", "key"
     spread: float = 1.0  # standard deviation of x
+    file: Path | None = None  # where a user's own layer stands: what it raises is a finding, not our bug
 
     def draw(self, seed: int, dtype: Any = None) -> Drawn:
         """Random params (also where they start at 0 or 1: those hide mistakes), random x, random keywords."""
         rng = np.random.default_rng(seed)
         params = jax.eval_shape(self.layer.init, jax.random.key(0))
         params = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape, scale=0.5)), params)
-        hints = typing.get_type_hints(type(self.layer).forward)
+        hints = typing.get_type_hints(self.layer.forward)
         sizes = sizes_of_settings(self.layer)
         bind(hints.get("params"), params, sizes)
         x = self.draw_x(rng, hints.get("x"), sizes)

@@ -1,6 +1,8 @@
 """One layer, all checks, one verdict that says which gradient is wrong, by how much, and where to read."""
 
-from dataclasses import dataclass
+import traceback
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +12,7 @@ from glassformer.check import gradients, shapes, tags
 from glassformer.check.draw import Case, Drawn
 from glassformer.check.observe import observe
 from glassformer.errors import ContractError
+from glassformer.layers.contract import Layer
 
 AUTODIFF_TOLERANCE = 1e-9
 DIFFERENCES_TOLERANCE = 1e-6
@@ -23,6 +26,7 @@ READ = (
 @dataclass(frozen=True)
 class Report:
     name: str
+    parameters: int
     against_autodiff: float  # worst error over the gradients
     against_differences: float
     problems: tuple[str, ...]  # what breaks the contract
@@ -31,6 +35,26 @@ class Report:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+
+def must_be_settings(layer: Layer) -> None:
+    """A layer is a frozen dataclass, so that it can be a static argument of `jax.jit`."""
+    frozen = is_dataclass(layer) and layer.__dataclass_params__.frozen  # pyright: ignore
+    if not frozen:
+        raise ContractError(f"{type(layer).__name__} is not a frozen dataclass; write @dataclass(frozen=True) above it")
+    try:
+        hash(layer)
+    except TypeError as error:
+        raise ContractError(
+            f"{type(layer).__name__} has a setting that cannot be hashed ({error}); use a tuple"
+        ) from None
+
+
+def raised_in(file: Path, error: Exception) -> str:
+    """Where in the user's file an error came from, and its first line."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
+    where = f"{file.name}, line {lines[-1]}" if lines else file.name
+    return f"{where}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
 
 
 class Measured(NamedTuple):
@@ -68,13 +92,21 @@ def check(case: Case, seed: int = 0) -> Report:
             tagged_truth=tagged_truth,
         )
 
+    parameters = 0
     with jax.enable_x64(True):
-        drawn = case.draw(seed, jnp.float64)
-        dy = case.draw_dy(seed, drawn)
         try:
-            measured = jax.jit(measure)(drawn, dy)
-        except ContractError as error:
-            return Report(case.name, float("inf"), float("inf"), (str(error),), ())
+            must_be_settings(case.layer)
+            drawn = case.draw(seed, jnp.float64)
+            parameters = sum(leaf.size for leaf in jax.tree.leaves(drawn.params))
+            measured = jax.jit(measure)(drawn, case.draw_dy(seed, drawn))
+        except Exception as error:
+            if isinstance(error, ContractError):
+                problem = str(error)
+            elif case.file:
+                problem = raised_in(case.file, error)
+            else:
+                raise
+            return Report(case.name, parameters, float("inf"), float("inf"), (problem,), ())
 
     autodiff_errors = gradients.leaf_errors(measured.ours, measured.autodiff)
     difference_errors = gradients.leaf_errors(measured.ours_at_entries, measured.differences)
@@ -93,6 +125,7 @@ def check(case: Case, seed: int = 0) -> Report:
             problems.append(f"the value tagged {name!r} is not the gradient of what it names (off by {error:.2g})")
     return Report(
         name=case.name,
+        parameters=parameters,
         against_autodiff=max(autodiff_errors.values(), default=0.0),
         against_differences=max(difference_errors.values(), default=0.0),
         problems=tuple(problems),

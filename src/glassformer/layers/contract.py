@@ -22,7 +22,8 @@ class Layer(Protocol):
     """Anything that keeps the contract. The arrays' types stand in each layer's own signatures."""
 
     def init(self, key: Key) -> Any: ...
-    def forward(self, params: Any, x: Any) -> tuple[Any, Any]: ...
+    @property
+    def forward(self) -> Callable[..., tuple[Any, Any]]: ...  # (params, x, *, …): the keywords differ
     def backward(self, params: Any, cache: Any, dy: Any) -> tuple[Any, Any]: ...
 
 

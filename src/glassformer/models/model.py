@@ -1,5 +1,6 @@
 """What all image models share: a check of what comes in, and a table of their parts when printed."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import jax
@@ -7,12 +8,20 @@ import jax.numpy as jnp
 
 from glassformer.errors import ShapeError
 from glassformer.models.images import Images
+from glassformer.shapes import Key
 
 
-class Model:
+class Model(ABC):
     """A layer made of layers. Settings, init, forward and backward stand in each model's own file."""
 
     images: Images
+
+    @abstractmethod
+    def init(self, key: Key) -> Any: ...
+    @abstractmethod
+    def forward(self, params: Any, x: Any) -> tuple[Any, Any]: ...
+    @abstractmethod
+    def backward(self, params: Any, cache: Any, dy: Any) -> tuple[Any, Any]: ...
 
     def example(self, batch: int) -> jax.ShapeDtypeStruct:
         """The shape of a batch this model takes."""

@@ -1,0 +1,1 @@
+"""glassformer against its peers and against itself, always in one run, interleaved, as ratios. Compile time apart."""

@@ -1,0 +1,52 @@
+"""The command line: one file per command. Answers go to stdout, progress and notices to stderr.
+
+Only `main` catches the project's errors; JAX is imported inside commands, so that `--help` answers at once.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from glassformer import __version__
+from glassformer.cli.bench import bench
+from glassformer.cli.gradcheck import gradcheck
+from glassformer.cli.info import info
+
+app = typer.Typer(
+    name="glassformer",
+    help="Train, explain and ship small attention models, and hide nothing.",
+    epilog="Start with: glassformer info vit",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command()(info)
+app.command()(gradcheck)
+app.add_typer(bench, name="bench")
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"glassformer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="show the version and stop")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    from glassformer.errors import GlassformerError
+
+    try:
+        app(prog_name="glassformer")
+    except GlassformerError as error:
+        print(f"glassformer: {error}", file=sys.stderr)
+        sys.exit(1)

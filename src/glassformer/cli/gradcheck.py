@@ -1,0 +1,92 @@
+"""glassformer gradcheck: prove a layer's gradients, the project's or your own."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from glassformer.check import Case, Report
+
+
+def gradcheck(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="names of layers, losses or models, or your own: my_layers.py:MyLayer(width=6)"),
+    ] = None,
+    x: Annotated[str, typer.Option(help="shape of the input, where its annotation does not say: 2,5,6")] = "",
+    seed: Annotated[int, typer.Option(help="seed of the example that is drawn")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
+) -> None:
+    """Compare backward with autodiff and with finite differences, in float64, with random parameters and a random dy.
+
+    Without a name, everything is checked. The error of a gradient is its largest difference from the referee, divided
+    by the largest gradient in the layer. Also checked: declared shapes, and that every name says what it shows.
+
+    Example: `glassformer gradcheck attention`, `glassformer gradcheck "my_layers.py:MyLayer(width=6)"`
+    """
+    from glassformer.check import check
+    from glassformer.cli.output import progress, report
+
+    cases = find_cases(names or [], x)
+    reports = [check(case, seed) for case in progress(cases, len(cases), "checking")]
+    result = {"ok": all(r.ok for r in reports), "layers": [asdict(r) | {"ok": r.ok} for r in reports]}
+    report(result, table(reports), as_json=json)
+    if not result["ok"]:
+        raise typer.Exit(1)
+
+
+def find_cases(names: list[str], x: str) -> list["Case"]:
+    from glassformer.check import CASES, Case
+    from glassformer.check.load import load_layer
+    from glassformer.errors import UnknownNameError
+    from glassformer.names import nearest
+
+    chosen: dict[str, Case] = {} if names else dict(CASES)
+    for name in names:
+        if ".py:" in name:
+            file, _, title = name.rpartition(":")
+            chosen[name] = Case(title, load_layer(name), shape=parse_shape(x), file=Path(file).resolve())
+            continue
+        matching = {case.name: case for case in CASES.values() if plain(case.name).startswith(plain(name))}
+        if not matching:
+            known = ", ".join(dict.fromkeys(case.partition(" (")[0] for case in CASES))
+            raise UnknownNameError(
+                f"no layer is called {name!r}{nearest(name, CASES)}; known: {known}; or your own: file.py:MyLayer"
+            )
+        chosen |= matching
+    return list(chosen.values())
+
+
+def plain(name: str) -> str:
+    """So that LayerNorm, layer_norm and "layer norm" are one name."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def parse_shape(text: str) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(size) for size in text.split(",")) if text else None
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} came, expected sizes with commas, such as 2,5,6", param_hint="--x"
+        ) from None
+
+
+def table(reports: list["Report"]) -> str:
+    from glassformer.check.report import READ
+
+    width = max(len(r.name) for r in reports)
+    lines = [f"{'layer':{width}}  parameters  against autodiff  finite differences"]
+    lines.append(f"{'-' * width}  ----------  ----------------  ------------------")
+    for r in reports:
+        mark = "ok" if r.ok else "WRONG"
+        lines.append(
+            f"{r.name:{width}}  {r.parameters:10,}  {r.against_autodiff:16.1e}  {r.against_differences:18.1e}  {mark}"
+        )
+    for r in reports:
+        lines += [f"\n{r.name}:" if r.problems or r.notes else "", *(f"  - {problem}" for problem in r.problems)]
+        lines += [f"  - note: {note}" for note in r.notes]
+    wrong = sum(not r.ok for r in reports)
+    lines.append(f"\n{len(reports) - wrong} of {len(reports)} keep the contract" + (f"\n{READ}" if wrong else ""))
+    return "\n".join(line for i, line in enumerate(lines) if line or i == 0)

@@ -1,0 +1,28 @@
+"""The one place that prints results: a text for people, or, with --json, one JSON object as the last line of stdout."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+Item = TypeVar("Item")
+
+
+def report(result: dict[str, Any], text: str | Table, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result))
+    else:
+        Console(soft_wrap=True, highlight=False, markup=False).print(text)
+
+
+def progress(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:
+    """The items, with a bar on stderr while they are worked through; no bar where stderr is not a terminal."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(label, total=total)
+        for item in items:
+            yield item
+            bar.advance(task)

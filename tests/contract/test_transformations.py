@@ -1,0 +1,52 @@
+"""The same result compiled and uncompiled, one by one and batched by vmap; precision is kept."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from glassformer.check import Case, gradient_error
+from glassformer.check.draw import cast, is_float
+from glassformer.names import named_leaves
+
+
+def both_ways(case: Case, drawn, dy):
+    y, cache = case.layer.forward(drawn.params, drawn.x, **drawn.keywords)
+    dx, dparams = case.layer.backward(drawn.params, cache, dy)
+    return y, dx, dparams
+
+
+def test_same_under_jit(case: Case) -> None:
+    drawn = case.draw(1, jnp.float32)
+    dy = case.draw_dy(1, drawn)
+    plain = both_ways(case, drawn, dy)
+    compiled = jax.jit(both_ways, static_argnums=0)(case, drawn, dy)
+    assert gradient_error(compiled, plain) < 1e-5
+
+
+def test_same_under_vmap(case: Case) -> None:
+    draws = [case.draw(seed, jnp.float32) for seed in (1, 2, 3)]
+    dys = [case.draw_dy(seed, drawn) for seed, drawn in enumerate(draws)]
+    run = jax.jit(both_ways, static_argnums=0)
+    one_by_one = stack([run(case, drawn, dy) for drawn, dy in zip(draws, dys, strict=True)])
+    batched = jax.jit(jax.vmap(both_ways, in_axes=(None, 0, 0)), static_argnums=0)(case, stack(draws), stack(dys))
+    assert gradient_error(batched, one_by_one) < 1e-5
+
+
+def stack(trees):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_precision_is_kept(case: Case, dtype) -> None:
+    """Also while float64 is allowed: no constant of a layer may lift the precision of its input."""
+    with jax.enable_x64(True):
+        drawn = case.draw(1, dtype)
+
+        def everything(drawn, dy):
+            y, cache = case.layer.forward(drawn.params, drawn.x, **drawn.keywords)
+            return y, cache, case.layer.backward(drawn.params, cache, dy)
+
+        dy = cast(case.draw_dy(1, drawn), dtype)
+        results = named_leaves(jax.eval_shape(everything, drawn, dy))
+    wrong = {name: leaf.dtype for name, leaf in results.items() if is_float(leaf) and leaf.dtype != dtype}
+    assert wrong == {}
