@@ -21,6 +21,13 @@ class ContractError(GlassformerError):
     """A layer that does not keep the contract of forward and backward."""
 
 
+def at_least(where: str, least: int, **settings: int) -> None:
+    """Refuse settings below `least`, naming them."""
+    for name, value in settings.items():
+        if value < least:
+            raise SettingError(f"{where}: {name} is {value}, expected {least} or more")
+
+
 def expect(where: str, what: str, came: int, expected: int, advice: str = "") -> None:
     """Refuse a size that does not match, naming the place, both numbers and the way out."""
     if came != expected:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Bool, Float, Integer, PRNGKeyArray, UInt8
 
-__all__ = ["AXES", "Array", "Bool", "Float", "Int", "Key", "Static", "UInt8"]
+__all__ = ["AXES", "Array", "Bool", "Float", "Integer", "Key", "Static", "UInt8"]
 
 Key = PRNGKeyArray
 

@@ -8,8 +8,10 @@ import pytest
 from glassformer.errors import SettingError, ShapeError
 from glassformer.layers import (
     Attention,
+    ClassToken,
     Dropout,
     Embedding,
+    FeedForward,
     FirstToken,
     LayerNorm,
     Linear,
@@ -17,6 +19,7 @@ from glassformer.layers import (
     MultiHeadAttention,
     Patches,
     Positions,
+    RMSNorm,
     Softmax,
     Standardise,
     attention,
@@ -83,12 +86,11 @@ def test_zero_start_is_zero_and_trained() -> None:
 
 
 def test_positions_refuse_what_does_not_fit() -> None:
+    short, random = Positions(5, 4), Positions(5, 4, Uniform(), trained=False)
     with pytest.raises(ShapeError, match="9 tokens came, the table has 5"):
-        layer = Positions(5, 4)
-        layer.forward(layer.init(KEY), jnp.zeros((1, 9, 4)))
+        short.forward(short.init(KEY), jnp.zeros((1, 9, 4)))
     with pytest.raises(SettingError, match="drawn at random is a weight and must be trained"):
-        layer = Positions(5, 4, Uniform(), trained=False)
-        layer.forward(layer.init(KEY), jnp.zeros((1, 5, 4)))
+        random.forward(random.init(KEY), jnp.zeros((1, 5, 4)))
     with pytest.raises(ShapeError, match="15 tokens came for a grid of 4x4"):
         Positions(15, 4, GridSinusoidal(4, 4)).init(KEY)
 
@@ -142,8 +144,17 @@ def test_one_bias_for_the_whole_batch_receives_the_sum_of_its_gradients() -> Non
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
     with pytest.raises(ShapeError, match="width 64 does not divide into 5 heads; try heads=4"):
         MultiHeadAttention(64, 5)
-    with pytest.raises(ShapeError, match="try heads=1"):
+    with pytest.raises(SettingError, match="attention: heads is 0, expected 1 or more"):
         MultiHeadAttention(64, 0)
+
+
+def test_sizes_below_one_are_refused() -> None:
+    with pytest.raises(SettingError, match="linear: outputs is 0, expected 1 or more"):
+        Linear(3, 0)
+    with pytest.raises(SettingError, match="patches: size is -4, expected 1 or more"):
+        Patches(size=-4)
+    with pytest.raises(SettingError, match="embedding: vocabulary is 0, expected 1 or more"):
+        Embedding(0, 2)
 
 
 def test_dropout_keeps_the_mean_and_the_share() -> None:
@@ -165,6 +176,37 @@ def test_standardise_takes_bytes_and_gives_them_no_gradient() -> None:
     assert layer.backward(None, cache, y) == (None, None)
     with pytest.raises(SettingError, match=r"std 0\.0 .* must be above 0"):
         Standardise(std=0.0)
+
+
+def test_labels_and_ids_that_do_not_exist_show_at_once() -> None:
+    for loss in (CrossEntropy(), LabelSmoothing(0.1)):
+        for label in (-1, 3):
+            assert jnp.isnan(loss.forward(None, jnp.zeros((2, 3)), labels=jnp.array([0, label]))[0])
+    embedding = Embedding(4, 2)
+    assert jnp.isnan(embedding.forward(embedding.init(KEY), jnp.array([[4]]))[0]).all()
+
+
+@pytest.mark.parametrize("layer", [LayerNorm(5), RMSNorm(5), Positions(4, 5), ClassToken(5), FeedForward(5, 7)])
+def test_layers_say_which_width_they_expected(layer) -> None:
+    with pytest.raises(ShapeError, match="width of the input is 1, expected 5"):
+        layer.forward(layer.init(KEY), jnp.zeros((2, 4, 1)))
+
+
+def test_a_bias_must_say_which_axes_it_shares() -> None:
+    q = jnp.zeros((2, 3, 1, 4))
+    with pytest.raises(ShapeError, match="number of axes of the bias is 2, expected 4"):
+        Attention().forward(None, attention.Inputs(q=q, k=q, v=q, bias=jnp.zeros((3, 3))))
+
+
+@pytest.mark.parametrize("layer", [LayerNorm(5), RMSNorm(5)])
+def test_norms_take_any_number_of_leading_axes(layer) -> None:
+    params, x = layer.init(KEY), jax.random.normal(KEY, (2, 3, 4, 5))
+    y, cache = layer.forward(params, x)
+    _, dparams = layer.backward(params, cache, y)
+    flat, cache = layer.forward(params, x.reshape(24, 5))
+    _, dflat = layer.backward(params, cache, flat)
+    assert jnp.allclose(y.reshape(24, 5), flat)
+    assert jnp.allclose(dparams.gain, dflat.gain, atol=1e-4)
 
 
 def test_embedding_adds_up_the_gradient_of_a_symbol_seen_twice() -> None:

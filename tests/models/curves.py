@@ -11,6 +11,7 @@ from jax import lax
 
 from glassformer.losses import CrossEntropy
 from glassformer.models import MLP, Model, PatchAttention, ViT
+from glassformer.train import loss_and_gradient
 
 MODELS: dict[str, Any] = {
     "mlp": MLP(hidden=(512,)),
@@ -38,11 +39,7 @@ def by_backward(model: Any) -> Gradient:
     """Loss and gradient as glassformer trains: forward, then the backward written by hand."""
 
     def gradient(params: Any, images: Any, labels: Any) -> tuple[Any, Any]:
-        logits, cache = model.forward(params, images)
-        loss, loss_cache = CrossEntropy().forward(None, logits, labels=labels)
-        dlogits, _ = CrossEntropy().backward(None, loss_cache, jax.numpy.ones_like(loss))
-        _, dparams = model.backward(params, cache, dlogits)
-        return loss, dparams
+        return loss_and_gradient(model, CrossEntropy(), params, images, labels=labels)
 
     return gradient
 

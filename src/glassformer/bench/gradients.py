@@ -14,6 +14,7 @@ from jax import lax
 from glassformer.bench.measure import interleaved
 from glassformer.losses import CrossEntropy
 from glassformer.models import MLP, Model, PatchAttention, ViT
+from glassformer.train import loss_and_gradient
 
 CONTESTS: dict[str, tuple[Model, int]] = {  # name: model, batch
     "mlp": (MLP(), 32),
@@ -41,11 +42,7 @@ class Result:
 
 
 def explicit(model: Model, params: Any, images: Any, labels: Any) -> tuple[Any, Any]:
-    logits, cache = model.forward(params, images)
-    loss, loss_cache = CrossEntropy().forward(None, logits, labels=labels)
-    dlogits, _ = CrossEntropy().backward(None, loss_cache, jnp.ones_like(loss))
-    _, dparams = model.backward(params, cache, dlogits)
-    return loss, dparams
+    return loss_and_gradient(model, CrossEntropy(), params, images, labels=labels)
 
 
 def autodiff(model: Model, params: Any, images: Any, labels: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""A layer from a user's own file: `my_layers.py:MyLayer`, `my_layers.py:MyLayer(width=6)`, or the name of an instance."""
+"""A layer from a user's own file: `mine.py:MyLayer`, `mine.py:MyLayer(width=6)`, or the name of an instance."""
 
 import ast
 import importlib.util

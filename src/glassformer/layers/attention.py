@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from glassformer.errors import expect
 from glassformer.layers.softmax import softmax, softmax_backward
 from glassformer.names import tag
-from glassformer.shapes import Array, Bool, Float, Key
+from glassformer.shapes import Array, Bool, Float, Key, Static
 
 
 class Inputs(NamedTuple):
@@ -31,7 +32,7 @@ class Cache(NamedTuple):
     q: Float[Array, "B T H D"]
     k: Float[Array, "B S H D"]
     v: Float[Array, "B S H D"]
-    bias: Float[Array, "#B #H #T #S"] | None
+    bias_shape: Static | None  # None where there is no bias
     pattern: Float[Array, "B H T S"]  # each row adds up to 1: who looks at whom
 
 
@@ -47,16 +48,17 @@ class Attention:
     ) -> tuple[Float[Array, "B T H D"], Cache]:
         q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)
         scores = jnp.einsum("bthd,bshd->bhts", q, k) * self.scale_for(q)
-        bias = None if x.bias is None else tag("bias", x.bias)
-        if bias is not None:
-            scores = scores + bias
+        if x.bias is not None:
+            expect("attention", "number of axes of the bias", x.bias.ndim, 4, "(B, H, T, S), with 1 where it is shared")
+            scores = scores + tag("bias", x.bias)
         scores = tag("scores", scores)
         pattern = tag("pattern", softmax(scores if mask is None else jnp.where(mask, scores, -jnp.inf)))
         z = tag("z", jnp.einsum("bhts,bshd->bthd", pattern, v))
-        return z, Cache(q=q, k=k, v=v, bias=bias, pattern=pattern)
+        bias_shape = None if x.bias is None else Static(x.bias.shape)
+        return z, Cache(q=q, k=k, v=v, bias_shape=bias_shape, pattern=pattern)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "B T H D"]) -> tuple[Inputs, None]:
-        q, k, v, bias, pattern = cache.q, cache.k, cache.v, cache.bias, cache.pattern
+        q, k, v, pattern = cache.q, cache.k, cache.v, cache.pattern
         dz = tag("dz", dy)
         # z = pattern @ v
         dv = tag("dv", jnp.einsum("bhts,bthd->bshd", pattern, dz))
@@ -64,7 +66,7 @@ class Attention:
         # pattern = softmax(scores); where the mask was False pattern is 0, and so is dscores
         dscores = tag("dscores", softmax_backward(pattern, dpattern))
         # scores = q @ k^T * scale + bias
-        dbias = None if bias is None else tag("dbias", sum_to(bias.shape, dscores))
+        dbias = None if cache.bias_shape is None else tag("dbias", sum_to(cache.bias_shape.value, dscores))
         dscores = dscores * self.scale_for(q)
         dq = tag("dq", jnp.einsum("bhts,bshd->bthd", dscores, k))
         dk = tag("dk", jnp.einsum("bhts,bthd->bshd", dscores, q))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from glassformer.errors import expect
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -26,6 +27,7 @@ class ClassToken:
         return Params(token=0.02 * jax.random.normal(key, (self.width,)))
 
     def forward(self, params: Params, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B T+1 C"], None]:
+        expect("class token", "width of the input", x.shape[-1], self.width)
         token = jnp.broadcast_to(params.token, (x.shape[0], 1, self.width))
         y = tag("y", jnp.concatenate([token, x], axis=1))
         return y, None

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from glassformer.errors import at_least
 from glassformer.names import tag
-from glassformer.shapes import Array, Float, Int, Key
+from glassformer.shapes import Array, Float, Integer, Key
 
 
 class Params(NamedTuple):
@@ -19,7 +20,7 @@ class Params(NamedTuple):
 
 
 class Cache(NamedTuple):
-    ids: Int[Array, "B T"]
+    ids: Integer[Array, "B T"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,15 @@ class Embedding:
     width: int  # C
     std: float = 0.02  # as in GPT-2 and BERT
 
+    def __post_init__(self) -> None:
+        at_least("embedding", 1, vocabulary=self.vocabulary, width=self.width)
+
     def init(self, key: Key) -> Params:
         return Params(emb=self.std * jax.random.normal(key, (self.vocabulary, self.width)))
 
-    def forward(self, params: Params, x: Int[Array, "B T"]) -> tuple[Float[Array, "B T C"], Cache]:
+    def forward(self, params: Params, x: Integer[Array, "B T"]) -> tuple[Float[Array, "B T C"], Cache]:
         ids = tag("ids", x)
-        y = tag("y", params.emb[ids])
+        y = tag("y", params.emb.at[ids].get(mode="fill", fill_value=jnp.nan))  # an id outside the table shows at once
         return y, Cache(ids=ids)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[None, Params]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from glassformer.errors import expect
+from glassformer.errors import at_least, expect
 from glassformer.layers.contract import Layer
 from glassformer.layers.gelu import GELU
 from glassformer.layers.linear import project, project_backward, xavier
@@ -37,6 +37,9 @@ class FeedForward:
     hidden: int  # F
     activation: Layer = GELU()  # any layer without parameters
     bias: bool = True
+
+    def __post_init__(self) -> None:
+        at_least("feed-forward", 1, width=self.width, hidden=self.hidden)
 
     def init(self, key: Key) -> Params:
         key_up, key_down = jax.random.split(key)

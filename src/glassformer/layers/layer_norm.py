@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from glassformer.errors import expect
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -21,8 +22,8 @@ class Params(NamedTuple):
 
 
 class Cache(NamedTuple):
-    xhat: Float[Array, "B T C"]  # input at mean 0 and variance 1, before gain and bias
-    std_inv: Float[Array, "B T 1"]  # 1 / standard deviation of each token
+    xhat: Float[Array, "*B C"]  # input at mean 0 and variance 1, before gain and bias
+    std_inv: Float[Array, "*B 1"]  # 1 / standard deviation of each token
 
 
 @dataclass(frozen=True)
@@ -33,22 +34,28 @@ class LayerNorm:
     def init(self, key: Key) -> Params:
         return Params(gain=jnp.ones(self.width), bias=jnp.zeros(self.width))
 
-    def forward(self, params: Params, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Cache]:
+    def forward(self, params: Params, x: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Cache]:
+        expect("layer norm", "width of the input", x.shape[-1], self.width)
         centred = x - jnp.mean(x, axis=-1, keepdims=True)
         std_inv = tag("std_inv", lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + self.eps))
         xhat = tag("xhat", centred * std_inv)
         y = tag("y", xhat * params.gain + params.bias)
         return y, Cache(xhat=xhat, std_inv=std_inv)
 
-    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Params]:
         dy = tag("dy", dy)
         xhat, std_inv = cache.xhat, cache.std_inv
         # y = xhat * gain + bias
-        dgain = jnp.sum(dy * xhat, axis=(0, 1))
-        dbias = jnp.sum(dy, axis=(0, 1))
+        dgain = jnp.sum(dy * xhat, axis=leading(dy))
+        dbias = jnp.sum(dy, axis=leading(dy))
         dxhat = tag("dxhat", dy * params.gain)
         # xhat = (x - mean) * std_inv: the first subtracted term is the share of mean, the second that of std_inv
         through_mean = jnp.mean(dxhat, axis=-1, keepdims=True)
         through_std = xhat * jnp.mean(dxhat * xhat, axis=-1, keepdims=True)
         dx = std_inv * (dxhat - through_mean - through_std)
         return dx, Params(gain=dgain, bias=dbias)
+
+
+def leading(x: Float[Array, "*B C"]) -> tuple[int, ...]:
+    """All axes but the last: a weight per channel receives the sum over all tokens."""
+    return tuple(range(x.ndim - 1))

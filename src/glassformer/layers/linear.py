@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from glassformer.errors import expect
+from glassformer.errors import at_least, expect
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -29,6 +29,9 @@ class Linear:
     inputs: int  # I
     outputs: int  # O
     bias: bool = True
+
+    def __post_init__(self) -> None:
+        at_least("linear", 1, inputs=self.inputs, outputs=self.outputs)
 
     def init(self, key: Key) -> Params:
         b = jnp.zeros(self.outputs) if self.bias else None

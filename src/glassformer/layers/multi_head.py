@@ -15,11 +15,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from glassformer.errors import ShapeError, expect
+from glassformer.errors import ShapeError, at_least, expect
 from glassformer.layers import attention
 from glassformer.layers.linear import project, project_backward, xavier
 from glassformer.names import tag
-from glassformer.shapes import Array, Bool, Float, Key
+from glassformer.shapes import Array, Bool, Float, Key, Static
 
 
 class Params(NamedTuple):
@@ -45,7 +45,7 @@ class Cache(NamedTuple):
     q: Float[Array, "B T H D"]
     k: Float[Array, "B S H D"]
     v: Float[Array, "B S H D"]
-    bias: Float[Array, "#B #H #T #S"] | None
+    bias_shape: Static | None
     pattern: Float[Array, "B H T S"]
     joined: Float[Array, "B T C"]  # z of all heads, side by side
 
@@ -59,7 +59,8 @@ class MultiHeadAttention:
     scale: float | None = None  # None: 1 / sqrt(D)
 
     def __post_init__(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
+        at_least("attention", 1, width=self.width, heads=self.heads)
+        if self.width % self.heads:
             near = min((h for h in range(1, self.width + 1) if self.width % h == 0), key=lambda h: abs(h - self.heads))
             raise ShapeError(f"attention: width {self.width} does not divide into {self.heads} heads; try heads={near}")
 
@@ -107,7 +108,7 @@ class MultiHeadAttention:
             djoined, dw_o, db_o = project_backward(cache.joined, params.w_o, params.b_o, tag("dy", dy))
         djoined = tag("djoined", djoined)
         # joined = the heads' z side by side
-        heads = attention.Cache(q=cache.q, k=cache.k, v=cache.v, bias=cache.bias, pattern=cache.pattern)
+        heads = attention.Cache(q=cache.q, k=cache.k, v=cache.v, bias_shape=cache.bias_shape, pattern=cache.pattern)
         d, _ = self.attend.backward(None, heads, self.split(djoined))
         # q = query @ w_q + b_q;  k, v = memory @ w_k + b_k, memory @ w_v + b_v
         dquery, dw_q, db_q = project_backward(cache.query, params.w_q, params.b_q, self.join(d.q))

@@ -8,7 +8,7 @@ A rearrangement only: nothing is computed, so nothing is cached.
 
 from dataclasses import dataclass
 
-from glassformer.errors import ShapeError, expect
+from glassformer.errors import ShapeError, at_least, expect
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -19,8 +19,9 @@ class Patches:
     size: int = 4  # side of a patch
 
     def __post_init__(self) -> None:
-        rows, columns, _ = self.image
-        if self.size < 1 or rows % self.size or columns % self.size:
+        rows, columns, channels = self.image
+        at_least("patches", 1, rows=rows, columns=columns, channels=channels, size=self.size)
+        if rows % self.size or columns % self.size:
             fitting = [size for size in range(1, min(rows, columns) + 1) if rows % size == columns % size == 0]
             raise ShapeError(
                 f"patches: an image of {rows}x{columns} does not divide into patches of {self.size}x{self.size}; "

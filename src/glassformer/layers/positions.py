@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from glassformer.errors import SettingError, ShapeError
+from glassformer.errors import SettingError, ShapeError, expect
 from glassformer.layers.linear import xavier
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
@@ -106,6 +106,7 @@ class Positions:
         return Params(pos=self.start.table(key, self.tokens, self.width) if self.trained else None)
 
     def forward(self, params: Params, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], None]:
+        expect("positions", "width of the input", x.shape[-1], self.width)
         came = x.shape[1]
         if came > self.tokens:
             raise ShapeError(f"positions: {came} tokens came, the table has {self.tokens}; make it with tokens={came}")

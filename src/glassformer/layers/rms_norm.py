@@ -11,6 +11,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from glassformer.errors import expect
+from glassformer.layers.layer_norm import leading
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -20,8 +22,8 @@ class Params(NamedTuple):
 
 
 class Cache(NamedTuple):
-    xhat: Float[Array, "B T C"]  # input at unit RMS, before the gain
-    rms_inv: Float[Array, "B T 1"]  # 1 / RMS of each token
+    xhat: Float[Array, "*B C"]  # input at unit RMS, before the gain
+    rms_inv: Float[Array, "*B 1"]  # 1 / RMS of each token
 
 
 @dataclass(frozen=True)
@@ -32,17 +34,18 @@ class RMSNorm:
     def init(self, key: Key) -> Params:
         return Params(gain=jnp.ones(self.width))
 
-    def forward(self, params: Params, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Cache]:
+    def forward(self, params: Params, x: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Cache]:
+        expect("rms norm", "width of the input", x.shape[-1], self.width)
         rms_inv = tag("rms_inv", lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps))
         xhat = tag("xhat", x * rms_inv)
         y = tag("y", xhat * params.gain)
         return y, Cache(xhat=xhat, rms_inv=rms_inv)
 
-    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Params]:
         dy = tag("dy", dy)
         xhat, rms_inv = cache.xhat, cache.rms_inv
         # y = xhat * gain
-        dgain = jnp.sum(dy * xhat, axis=(0, 1))
+        dgain = jnp.sum(dy * xhat, axis=leading(dy))
         dxhat = tag("dxhat", dy * params.gain)
         # xhat = x * rms_inv, where rms_inv depends on x too: the subtracted term is its share
         dx = rms_inv * (dxhat - xhat * jnp.mean(dxhat * xhat, axis=-1, keepdims=True))

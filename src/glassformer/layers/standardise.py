@@ -38,6 +38,7 @@ class Standardise:
         return None
 
     def forward(self, params: None, x: Float[Array, "*B"] | UInt8[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
+        # integers become the default float; who computes in bf16 hands the bytes over in bf16, which holds them exactly
         has_gradient = jnp.issubdtype(x.dtype, jnp.floating)
         values = x if has_gradient else x.astype(float)
         y = tag("y", values * self.factor - self.mean / self.std)

@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.names import tag
-from glassformer.shapes import Array, Float, Int, Key
+from glassformer.shapes import Array, Float, Integer, Key
 
 
 class Cache(NamedTuple):
     log_p: Float[Array, "*B K"]
-    labels: Int[Array, "*B"]
+    labels: Integer[Array, "*B"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class CrossEntropy:
         return None
 
     def forward(
-        self, params: None, x: Float[Array, "*B K"], *, labels: Int[Array, "*B"]
+        self, params: None, x: Float[Array, "*B K"], *, labels: Integer[Array, "*B"]
     ) -> tuple[Float[Array, ""], Cache]:
         log_p, labels = tag("log_p", log_softmax(x)), tag("labels", labels)
         loss = tag("loss", -jnp.mean(at_label(log_p, labels)))
@@ -52,5 +52,7 @@ def log_softmax_backward(log_p: Float[Array, "*B K"], dlog_p: Float[Array, "*B K
     return dlog_p - jnp.exp(log_p) * jnp.sum(dlog_p, axis=-1, keepdims=True)
 
 
-def at_label(log_p: Float[Array, "*B K"], labels: Int[Array, "*B"]) -> Float[Array, "*B"]:
-    return jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
+def at_label(log_p: Float[Array, "*B K"], labels: Integer[Array, "*B"]) -> Float[Array, "*B"]:
+    """log_p at the label. A label that is no class gives NaN: the loss must not hide it."""
+    known = (labels >= 0) & (labels < log_p.shape[-1])
+    return jnp.where(known, jnp.take_along_axis(log_p, labels[..., None], axis=-1, mode="clip")[..., 0], jnp.nan)

@@ -1,0 +1,36 @@
+# One command for everyone and for CI. Set-up happens by itself, once, in .venv.
+PYTHON ?= python3
+RUN := .venv/bin/
+WORKERS ?= auto
+
+.PHONY: test check format lint types parity clean help
+
+help:            ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
+
+test: .venv/test ## the whole suite
+	$(RUN)python -m pytest -q -n $(WORKERS)
+
+check: lint types test ## format, lint, types, then the whole suite
+
+lint: .venv/test ## ruff: format and lint, changing nothing
+	$(RUN)ruff format --check .
+	$(RUN)ruff check .
+
+types: .venv/test ## basedpyright
+	$(RUN)basedpyright
+
+format: .venv/test ## rewrite files in the project's format
+	$(RUN)ruff format .
+	$(RUN)ruff check --fix .
+
+parity: .venv/test ## add the peers that the parity tests compare with (PyTorch, transformers)
+	$(RUN)python -m pip install --quiet -e '.[test,parity]'
+
+.venv/test: pyproject.toml
+	test -x $(RUN)python || $(PYTHON) -m venv .venv
+	$(RUN)python -m pip install --quiet -e '.[test]'
+	touch $@
+
+clean:           ## remove what was made here
+	rm -rf .venv dist build .pytest_cache .ruff_cache
