@@ -1,5 +1,7 @@
 """The checker itself is checked: each of the usual mistakes is caught, and named."""
 
+# pyright: reportIncompatibleMethodOverride=false, reportArgumentType=false
+
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
