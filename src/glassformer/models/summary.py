@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
-from jax.extend.core import jaxprs_in_params
 
 from glassformer.models.model import Model
 from glassformer.names import named_leaves, recording, visiting
@@ -143,8 +142,10 @@ def multiply_adds(jaxpr: Any, outer: str = "") -> Iterator[tuple[str, int]]:
             (contracted, _), _ = equation.params["dimension_numbers"]
             left, result = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
             yield where, math.prod(result) * math.prod(left[axis] for axis in contracted)
-        for inner in jaxprs_in_params(equation.params):
-            yield from multiply_adds(inner, where)
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)  # of a jitted function
+            if hasattr(inner, "eqns"):
+                yield from multiply_adds(inner, where)
 
 
 def counted(number: int) -> str:
