@@ -17,6 +17,22 @@ class UnknownNameError(GlassformerError):
     """A dotted name that no parameter, cache field or tag carries."""
 
 
+class FileError(GlassformerError):
+    """A file that cannot be read or written."""
+
+
+class DataError(GlassformerError):
+    """A data set that is missing, damaged, or not what its own header, checksum or labels say."""
+
+
+class CheckpointError(GlassformerError):
+    """A run folder or a weights file that is damaged, foreign or from a newer release."""
+
+
+class TrainingError(GlassformerError):
+    """A training run that cannot go on."""
+
+
 class ContractError(GlassformerError):
     """A layer that does not keep the contract of forward and backward."""
 

@@ -153,6 +153,8 @@ def test_sizes_below_one_are_refused() -> None:
         Linear(3, 0)
     with pytest.raises(SettingError, match="patches: size is -4, expected 1 or more"):
         Patches(size=-4)
+    with pytest.raises(SettingError, match="layer norm: width is 0, expected 1 or more"):
+        LayerNorm(0)
     with pytest.raises(SettingError, match="embedding: vocabulary is 0, expected 1 or more"):
         Embedding(0, 2)
 
@@ -183,7 +185,7 @@ def test_labels_and_ids_that_do_not_exist_show_at_once() -> None:
         for label in (-1, 3):
             assert jnp.isnan(loss.forward(None, jnp.zeros((2, 3)), labels=jnp.array([0, label]))[0])
     embedding = Embedding(4, 2)
-    assert jnp.isnan(embedding.forward(embedding.init(KEY), jnp.array([[4]]))[0]).all()
+    assert jnp.isnan(embedding.forward(embedding.init(KEY), jnp.array([[4, -1]]))[0]).all()
 
 
 @pytest.mark.parametrize("layer", [LayerNorm(5), RMSNorm(5), Positions(4, 5), ClassToken(5), FeedForward(5, 7)])
@@ -196,6 +198,8 @@ def test_a_bias_must_say_which_axes_it_shares() -> None:
     q = jnp.zeros((2, 3, 1, 4))
     with pytest.raises(ShapeError, match="number of axes of the bias is 2, expected 4"):
         Attention().forward(None, attention.Inputs(q=q, k=q, v=q, bias=jnp.zeros((3, 3))))
+    with pytest.raises(ShapeError, match="number of axes of the mask is 3, expected 4"):
+        Attention().forward(None, attention.Inputs(q=q, k=q, v=q), mask=jnp.ones((2, 3, 3), bool))
 
 
 @pytest.mark.parametrize("layer", [LayerNorm(5), RMSNorm(5)])
@@ -257,6 +261,21 @@ def test_gradient_of_cross_entropy_is_p_minus_onehot_over_the_batch() -> None:
     _, cache = CrossEntropy().forward(None, logits, labels=labels)
     d, _ = CrossEntropy().backward(None, cache, jnp.ones(()))
     assert jnp.allclose(d, (jax.nn.softmax(logits) - jax.nn.one_hot(labels, 3)) / 4, atol=1e-7)
+
+
+def test_a_weight_of_zero_leaves_a_sample_out() -> None:
+    logits, labels = jax.random.normal(KEY, (4, 3)), jnp.array([0, 1, 2, 1])
+    for loss in (CrossEntropy(), LabelSmoothing(0.1)):
+        padded = labels.at[3].set(99)  # no class, but it weighs nothing
+        whole, cache = loss.forward(None, logits, labels=padded, weights=jnp.array([1.0, 1.0, 1.0, 0.0]))
+        d, _ = loss.backward(None, cache, jnp.ones(()))
+        part, cache = loss.forward(None, logits[:3], labels=labels[:3])
+        d_part, _ = loss.backward(None, cache, jnp.ones(()))
+        assert float(whole) == pytest.approx(float(part))
+        assert jnp.allclose(d[:3], d_part)
+        assert not d[3].any()
+    with pytest.raises(ShapeError, match=r"weights of shape \(3,\) came, expected one per label: \(4,\)"):
+        CrossEntropy().forward(None, logits, labels=labels, weights=jnp.ones(3))
 
 
 def test_label_smoothing_of_nothing_is_cross_entropy() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.errors import ShapeError
 from glassformer.layers import MultiHeadAttention, SelfAttention
-from glassformer.models import MLP, MNIST, MODELS, Images, Model, PatchAttention, ViT
+from glassformer.models import MLP, MODELS, Images, Model, PatchAttention, ViT
 from glassformer.models.summary import Summary, summarise
 
 
@@ -97,7 +97,7 @@ def test_a_batch_of_the_wrong_shape_is_refused_with_the_way_out(model) -> None:
 
 
 def test_dropout_is_active_with_a_key_and_only_then() -> None:
-    model = ViT(MNIST, width=8, hidden=12, heads=2, dropout=0.5)
+    model = ViT(width=8, hidden=12, heads=2, dropout=0.5)
     params, x = model.init(jax.random.key(0)), jnp.full((1, 28, 28, 1), 100, jnp.uint8)
     evaluated, again = (model.forward(params, x)[0] for _ in range(2))
     assert jnp.array_equal(evaluated, again)

@@ -81,7 +81,9 @@ LAYERS = [
 
 LOSSES = [
     Case("cross-entropy", CrossEntropy()),
+    Case("cross-entropy (weights)", CrossEntropy(), given=("weights",)),
     Case("label smoothing", LabelSmoothing(0.2)),
+    Case("label smoothing (weights)", LabelSmoothing(0.2), given=("weights",)),
 ]
 
 MODELS = [

@@ -30,7 +30,7 @@ def info(
     from glassformer.models import MODELS
     from glassformer.models.summary import summarise
     from glassformer.names import nearest
-    from glassformer.settings import with_changes
+    from glassformer.train.settings import with_changes
 
     if model not in MODELS:
         raise UnknownNameError(f"no model is called {model!r}{nearest(model, MODELS)}; known: {', '.join(MODELS)}")

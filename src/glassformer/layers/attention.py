@@ -52,6 +52,8 @@ class Attention:
             expect("attention", "number of axes of the bias", x.bias.ndim, 4, "(B, H, T, S), with 1 where it is shared")
             scores = scores + tag("bias", x.bias)
         scores = tag("scores", scores)
+        if mask is not None:
+            expect("attention", "number of axes of the mask", mask.ndim, 4, "(B, H, T, S), with 1 where it is shared")
         pattern = tag("pattern", softmax(scores if mask is None else jnp.where(mask, scores, -jnp.inf)))
         z = tag("z", jnp.einsum("bhts,bshd->bthd", pattern, v))
         bias_shape = None if x.bias is None else Static(x.bias.shape)
@@ -67,9 +69,9 @@ class Attention:
         dscores = tag("dscores", softmax_backward(pattern, dpattern))
         # scores = q @ k^T * scale + bias
         dbias = None if cache.bias_shape is None else tag("dbias", sum_to(cache.bias_shape.value, dscores))
-        dscores = dscores * self.scale_for(q)
-        dq = tag("dq", jnp.einsum("bhts,bshd->bthd", dscores, k))
-        dk = tag("dk", jnp.einsum("bhts,bthd->bshd", dscores, q))
+        dproducts = dscores * self.scale_for(q)
+        dq = tag("dq", jnp.einsum("bhts,bshd->bthd", dproducts, k))
+        dk = tag("dk", jnp.einsum("bhts,bthd->bshd", dproducts, q))
         return Inputs(q=dq, k=dk, v=dv, bias=dbias), None
 
     def scale_for(self, q: Float[Array, "B T H D"]) -> float:

@@ -37,7 +37,8 @@ class Embedding:
 
     def forward(self, params: Params, x: Integer[Array, "B T"]) -> tuple[Float[Array, "B T C"], Cache]:
         ids = tag("ids", x)
-        y = tag("y", params.emb.at[ids].get(mode="fill", fill_value=jnp.nan))  # an id outside the table shows at once
+        known = (ids >= 0) & (ids < self.vocabulary)  # an id outside the table shows at once, as NaN
+        y = tag("y", jnp.where(known[..., None], params.emb[ids], jnp.nan))
         return y, Cache(ids=ids)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[None, Params]:

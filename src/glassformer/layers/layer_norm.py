@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from glassformer.errors import expect
+from glassformer.errors import at_least, expect
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -30,6 +30,9 @@ class Cache(NamedTuple):
 class LayerNorm:
     width: int  # C
     eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        at_least("layer norm", 1, width=self.width)
 
     def init(self, key: Key) -> Params:
         return Params(gain=jnp.ones(self.width), bias=jnp.zeros(self.width))

@@ -1,8 +1,8 @@
 """Multi-head attention: project into H heads, let each attend by itself, join them and project back.
 
 forward    q = query @ w_q + b_q      k = memory @ w_k + b_k      v = memory @ w_v + b_v
-           split the width C into H heads of D = C / H; attend in each; z = the heads side by side
-           y = z @ w_o + b_o
+           split the width C into H heads of D = C / H; attend in each; joined = the heads' z side by side
+           y = joined @ w_o + b_o
 backward   the same lines from the bottom; memory went into k and into v, so its gradient is the sum of both
 
 Query and memory are the same tokens in self-attention (self_attention.py) and two sequences in cross-attention.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from glassformer.errors import expect
+from glassformer.errors import at_least, expect
 from glassformer.layers.layer_norm import leading
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
@@ -30,6 +30,9 @@ class Cache(NamedTuple):
 class RMSNorm:
     width: int  # C
     eps: float = 1e-6  # as in T5
+
+    def __post_init__(self) -> None:
+        at_least("RMS norm", 1, width=self.width)
 
     def init(self, key: Key) -> Params:
         return Params(gain=jnp.ones(self.width))

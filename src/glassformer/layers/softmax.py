@@ -4,7 +4,7 @@ forward    y = exp(x - max(x)) / sum(exp(x - max(x))), along the last axis
 backward   dx = y * (dy - sum(dy * y))
 
 The maximum is subtracted so that exp cannot overflow; it cancels, in the value and in the gradient. A row that is -inf
-everywhere (nothing may be chosen) gives all zeros, and its gradient is zero: the limit 0 * finite, never 0 / 0.
+everywhere (nothing may be chosen) gives all zeros, and its gradient is zero: nothing is ever 0 / 0.
 Derived in docs/derivations/softmax.md.
 """
 

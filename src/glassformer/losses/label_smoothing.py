@@ -1,9 +1,10 @@
-"""Cross-entropy with label smoothing: a share of the target is spread evenly over all classes, so that the model
+"""Cross-entropy with label smoothing: a part of the target is spread evenly over all classes, so that the model
 is not pushed towards certainty.
 
-forward    loss = -mean((1 - smoothing) * log_p at the label + smoothing * mean of log_p over the classes)
-backward   dx = (p - target) / N * dloss      N = number of labels
-           target = (1 - smoothing) * onehot(label) + smoothing / K
+forward    loss = -sum(share * ((1 - smoothing) * log_p at the label + smoothing * mean of log_p over the classes))
+backward   dx = share * (p - target) * dloss      target = (1 - smoothing) * onehot(label) + smoothing / K
+
+The share of a sample is that of cross_entropy.py: 1 / N, or by weight.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.errors import SettingError
-from glassformer.losses.cross_entropy import Cache, at_label, log_softmax, log_softmax_backward
+from glassformer.losses.cross_entropy import Cache, at_label, log_softmax, log_softmax_backward, shares, weighted
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Integer, Key
 
@@ -29,20 +30,25 @@ class LabelSmoothing:
         return None
 
     def forward(
-        self, params: None, x: Float[Array, "*B K"], *, labels: Integer[Array, "*B"]
+        self,
+        params: None,
+        x: Float[Array, "*B K"],
+        *,
+        labels: Integer[Array, "*B"],
+        weights: Float[Array, "*B"] | None = None,
     ) -> tuple[Float[Array, ""], Cache]:
         log_p, labels = tag("log_p", log_softmax(x)), tag("labels", labels)
-        spread = jnp.mean(log_p, axis=-1)
-        loss = tag("loss", -jnp.mean((1 - self.smoothing) * at_label(log_p, labels) + self.smoothing * spread))
-        return loss, Cache(log_p=log_p, labels=labels)
+        share = tag("share", shares(log_p, weights))
+        expected = (1 - self.smoothing) * at_label(log_p, labels) + self.smoothing * jnp.mean(log_p, axis=-1)
+        loss = tag("loss", -weighted(share, expected))
+        return loss, Cache(log_p=log_p, labels=labels, share=share)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, ""]) -> tuple[Float[Array, "*B K"], None]:
-        log_p, labels = cache.log_p, cache.labels
         dloss = tag("dloss", dy)
-        # loss = -mean((1 - smoothing) * log_p at the label + smoothing * mean of log_p over the classes)
-        classes = log_p.shape[-1]
-        onehot = jax.nn.one_hot(labels, classes, dtype=log_p.dtype)
+        # loss = -sum(share * ((1 - smoothing) * log_p at the label + smoothing * mean of log_p over the classes))
+        classes = cache.log_p.shape[-1]
+        onehot = jax.nn.one_hot(cache.labels, classes, dtype=cache.log_p.dtype)
         target = (1 - self.smoothing) * onehot + self.smoothing / classes
-        dlog_p = tag("dlog_p", -target / labels.size * dloss)
+        dlog_p = tag("dlog_p", -cache.share[..., None] * target * dloss)
         # log_p = x - logsumexp(x)
-        return log_softmax_backward(log_p, dlog_p), None
+        return log_softmax_backward(cache.log_p, dlog_p), None

@@ -3,7 +3,7 @@
 Models know layers, not losses, data or training.
 """
 
-from glassformer.models.images import MNIST, Images
+from glassformer.models.images import Images
 from glassformer.models.mlp import MLP
 from glassformer.models.model import Model
 from glassformer.models.patch_attention import PatchAttention
@@ -11,4 +11,4 @@ from glassformer.models.vit import ViT
 
 MODELS: dict[str, type[Model]] = {"mlp": MLP, "patch_attention": PatchAttention, "vit": ViT}
 
-__all__ = ["MLP", "MNIST", "MODELS", "Images", "Model", "PatchAttention", "ViT"]
+__all__ = ["MLP", "MODELS", "Images", "Model", "PatchAttention", "ViT"]

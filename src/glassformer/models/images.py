@@ -21,5 +21,3 @@ class Images:
         rows, columns, channels = self.shape
         return rows * columns * channels
 
-
-MNIST = Images(mean=0.1307, std=0.3081)

@@ -32,7 +32,7 @@ from glassformer.layers import (
     standardise,
 )
 from glassformer.layers.contract import split_or_none
-from glassformer.models.images import MNIST, Images
+from glassformer.models.images import Images
 from glassformer.models.model import Model
 from glassformer.names import scope
 from glassformer.shapes import Array, Float, Key, UInt8
@@ -58,7 +58,7 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class ViT(Model):
-    images: Images = MNIST
+    images: Images = Images()
     patch_size: int = 4
     width: int = 64  # C
     hidden: int = 128  # F

@@ -1,0 +1,100 @@
+"""What every source gives: training and test samples that fit together, and the names of the classes."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from glassformer.errors import DataError, SettingError
+
+
+class Samples(NamedTuple):
+    images: np.ndarray  # uint8 (N, rows, columns, channels)
+    labels: np.ndarray  # int32 (N,)
+
+
+class Dataset(NamedTuple):
+    name: str  # what `load` was given
+    train: Samples
+    test: Samples
+    classes: tuple[str, ...]  # a label is an index into it
+
+
+def make_dataset(name: str, train: Samples, test: Samples, classes: tuple[str, ...] | None = None) -> Dataset:
+    """The one way to a Dataset: everything is checked here. Without `classes`, the labels are their own names."""
+    train, test = checked(f"{name}: training", train), checked(f"{name}: test", test)
+    if train.images.shape[1:] != test.images.shape[1:]:
+        raise DataError(
+            f"{name}: training images are {size(train)}, test images {size(test)}; "
+            "all must have one size: rescale one of them"
+        )
+    classes = classes or numbered(name, train.labels)
+    return Dataset(
+        name=name,
+        train=in_range(f"{name}: training", train, classes),
+        test=in_range(f"{name}: test", test, classes),
+        classes=classes,
+    )
+
+
+def hold_out(samples: Samples, share: float = 0.1) -> tuple[Samples, Samples]:
+    """(training, validation): validation is the last `share` in file order, at least one sample.
+
+    A file that is sorted by class would give a validation of one class: shuffle such a file when you make it.
+    """
+    if not 0 < share < 1:
+        raise SettingError(f"hold_out: a share of {share} came, expected one between 0 and 1, such as 0.1")
+    count = len(samples.labels)
+    if count < 2:
+        raise DataError("hold_out: one sample cannot be split into training and validation; bring more")
+    start = min(max(count - round(share * count), 1), count - 1)
+    return (
+        Samples(images=samples.images[:start], labels=samples.labels[:start]),
+        Samples(images=samples.images[start:], labels=samples.labels[start:]),
+    )
+
+
+def checked(where: str, samples: Samples) -> Samples:
+    """Types, shapes and lengths; grey images without a channel axis gain one."""
+    images, labels = samples
+    if images.dtype != np.uint8:
+        raise DataError(
+            f"{where} images are {images.dtype}, expected uint8 from 0 to 255; convert them with .astype('uint8')"
+        )
+    if images.ndim not in (3, 4):
+        raise DataError(f"{where} images have shape {images.shape}, expected (N, rows, columns[, channels])")
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise DataError(f"{where} labels are {labels.dtype} of shape {labels.shape}, expected whole numbers, (N,)")
+    if len(images) != len(labels):
+        raise DataError(
+            f"{where} images are {len(images):,}, their labels {len(labels):,}; "
+            "each image needs one label: do both files belong together?"
+        )
+    if images.size == 0:
+        raise DataError(f"{where} samples: there are none (images of shape {images.shape})")
+    return Samples(images=images if images.ndim == 4 else images[..., None], labels=labels)
+
+
+def in_range(where: str, samples: Samples, classes: tuple[str, ...]) -> Samples:
+    outside = np.flatnonzero((samples.labels < 0) | (samples.labels >= len(classes)))
+    if outside.size:
+        raise DataError(
+            f"{where} label {samples.labels[outside[0]]} of sample {outside[0]:,} is out of range, "
+            f"expected 0 to {len(classes) - 1}; the labels are damaged or of another data set"
+        )
+    return Samples(images=samples.images, labels=samples.labels.astype(np.int32))
+
+
+def numbered(name: str, labels: np.ndarray) -> tuple[str, ...]:
+    """'0', '1', … up to the largest label. A gap gives a damaged label away; 0 may be absent (EMNIST starts at 1)."""
+    present = np.unique(labels[labels > 0])
+    gaps = np.flatnonzero(present != np.arange(1, len(present) + 1))
+    if gaps.size:
+        raise DataError(
+            f"{name}: training label {present[gaps[0]]} occurs but label {gaps[0] + 1} does not; "
+            "labels must count up from 0 without a gap: renumber them, or fetch the file again if it is damaged"
+        )
+    return tuple(map(str, range(len(present) + 1)))
+
+
+def size(samples: Samples) -> str:
+    return "x".join(map(str, samples.images.shape[1:]))

@@ -1,0 +1,49 @@
+"""One image file, in any common format, as pixels. A foreign file is opened with care: what is wrong names the file."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glassformer.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow's other decoders start programs or are rare
+GREY = ("1", "L", "LA")
+DEEP = ("I", "F")  # and I;16, I;16B, …: more than 8 bits
+
+
+def read_image(path: Path) -> np.ndarray:
+    """uint8 (rows, columns, channels): one channel where the file is grey, else three."""
+    image = open_image(path)
+    if image.mode.startswith(DEEP):
+        raise DataError(f"{path}: more than 8 bits per pixel (mode {image.mode}); save it with 8 bits")
+    if image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255:
+        raise DataError(f"{path}: it has transparent pixels; flatten it onto a background first")
+    pixels = np.asarray(image.convert("L" if image.mode in GREY else "RGB"))
+    return pixels if pixels.ndim == 3 else pixels[..., None]
+
+
+def open_image(path: Path) -> "Image":
+    """The decoded image; a file that is none, and one that would unpack to gigabytes, are refused by name."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=FORMATS) as image:
+                image.load()
+                return image
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(f"{path}: refused, as unpacking it could fill the memory: {error}") from None
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise DataError(f"{path}: expected an image, but it cannot be read: {error.strerror}") from None
+    except UnidentifiedImageError:
+        raise DataError(f"{path}: not an image; expected one of {', '.join(FORMATS)}") from None
+    except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error and more
+        raise DataError(f"{path}: the image is damaged or cut short: {error}") from None

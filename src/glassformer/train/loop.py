@@ -1,0 +1,184 @@
+"""The training loop: epochs cut into stretches, scored, logged and saved; interrupted, it resumes exactly."""
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.data.dataset import Dataset, Samples, hold_out
+from glassformer.errors import TrainingError
+from glassformer.train.jax_engine import Batches, JaxEngine
+from glassformer.train.not_finite import explain
+from glassformer.train.recipe import Recipe
+from glassformer.train.rng import make_order
+from glassformer.train.run_folder import Progress, Row, RunFolder
+
+STRETCH_SECONDS = 0.5  # how long a stretch should take: progress shows, and Ctrl-C is heard
+SAVE_SECONDS = 60.0  # between saves within an epoch; at its end the state is always saved
+
+
+class Listener:
+    """Told how training goes. This one keeps quiet; the command line draws bars."""
+
+    def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None: ...
+    def epoch(self, row: Row) -> None: ...
+    def interrupted(self) -> bool:
+        """True: stop after this stretch and save."""
+        return False
+
+
+class InterruptedRunError(TrainingError):
+    """Training was asked to stop; everything so far is saved."""
+
+
+def resolved(recipe: Recipe, data: Dataset) -> Recipe:
+    """The recipe with the data's own image size and number of classes in the model."""
+    images = dataclasses.replace(recipe.model.images, shape=data.train.images.shape[1:], classes=len(data.classes))
+    return dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, images=images))  # pyright: ignore
+
+
+class Loop:
+    """One run from its first weights, or from where its folder says it stands, to its end."""
+
+    def __init__(self, recipe: Recipe, data: Dataset, folder: RunFolder, listener: Listener) -> None:
+        self.recipe, self.folder, self.listener, self.test = recipe, folder, listener, data.test
+        self.train, self.validation = split(recipe, data)
+        self.order = make_order(recipe.engine.rng, recipe.training.seed)
+        self.engine = JaxEngine(recipe, self.train, (recipe.training.seed,))
+        self.progress = Progress()
+        self.steps_at_once = 8  # of a stretch; found out while running
+
+    def begin(self) -> None:
+        self.folder.create(self.recipe)
+        self.state = self.engine.start(self.order.init(self.recipe.model))
+
+    def resume(self) -> None:
+        like = jax.eval_shape(lambda key: self.engine.start(self.recipe.model.init(key)), jax.random.key(0))
+        state, random_state, self.progress = self.folder.load_state(like)
+        self.order.restore(random_state)
+        self.state = jax.tree.map(jnp.asarray, state)
+
+    def run(self) -> Progress:
+        while not self.progress.done:
+            self.run_epoch()
+        return self.progress
+
+    def run_epoch(self) -> None:
+        epoch = self.progress.epoch + 1
+        fresh = self.progress.step == 0
+        order = self.order.shuffled(epoch, self.engine.count) if fresh else self.order.current(epoch, self.engine.count)
+        batches = self.engine.batches([order], epoch)
+        saved = time.monotonic()
+        while self.progress.step < self.engine.steps:
+            self.run_stretch(batches, epoch)
+            finished = self.progress.step == self.engine.steps
+            if self.listener.interrupted() and not finished:
+                self.save()
+                raise InterruptedRunError(f"stopped in epoch {epoch} and saved; go on with --resume {self.folder.path}")
+            if time.monotonic() - saved > SAVE_SECONDS and not finished:
+                self.save()
+                saved = time.monotonic()
+        self.finish_epoch(epoch)
+        if self.listener.interrupted() and not self.progress.done:
+            raise InterruptedRunError(f"stopped after epoch {epoch} and saved; go on with --resume {self.folder.path}")
+
+    def run_stretch(self, batches: Batches, epoch: int) -> None:
+        first = self.progress.step
+        last = min(first + self.steps_at_once, self.engine.steps)
+        before = jax.tree.map(jnp.copy, self.state)  # the state itself is given away to the compiled loop
+        start = time.monotonic()
+        self.state, losses = self.engine.run(self.state, batches, first, last)
+        seconds = time.monotonic() - start
+        if not np.isfinite(losses).all():
+            step = first + int(np.argmin(np.isfinite(losses)))
+            raise TrainingError(explain(self.engine, before, batches, first, step, epoch, self.folder.path))
+        batch = self.recipe.training.batch
+        counts = np.minimum(self.engine.count - np.arange(first, last) * batch, batch)
+        self.progress = dataclasses.replace(
+            self.progress,
+            step=last,
+            loss_sum=self.progress.loss_sum + float(losses @ counts),
+            seconds=self.progress.seconds + seconds,
+        )
+        self.steps_at_once = max(
+            1, min(4 * (last - first), round((last - first) * STRETCH_SECONDS / max(seconds, 1e-9)))
+        )
+        mean = self.progress.loss_sum / min(last * batch, self.engine.count)
+        self.listener.stretch(epoch, last, self.engine.steps, mean, counts.sum() / max(seconds, 1e-9))
+
+    def finish_epoch(self, epoch: int) -> None:
+        row = Row(
+            epoch=epoch,
+            loss=self.progress.loss_sum / self.engine.count,
+            time=self.progress.seconds,
+            test_accuracy=accuracy(self.engine, self.state.params, self.test),
+            val_accuracy=None if self.validation is None else accuracy(self.engine, self.state.params, self.validation),
+            lr=rate_of(self.recipe, self.engine, epoch),
+        )
+        self.progress = after_epoch(self.recipe, self.progress, row)
+        if self.progress.best_epoch == epoch:  # before the state: killed in between, the epoch is simply repeated
+            self.folder.save_model(self.recipe, self.state.params, epoch)
+        self.save()
+        self.listener.epoch(row)
+
+    def save(self) -> None:
+        self.folder.save_state(self.state, self.order.state(), self.progress)
+
+
+def split(recipe: Recipe, data: Dataset) -> tuple[Samples, Samples | None]:
+    """What is trained on, and what is held out to choose by."""
+    share = recipe.validation.share
+    return hold_out(data.train, share) if share else (data.train, None)
+
+
+def rate_of(recipe: Recipe, engine: JaxEngine, epoch: int) -> float:
+    """The learning rate of an epoch's last step."""
+    rate = recipe.optimiser.schedule.rate(recipe.optimiser.lr, engine.steps, recipe.training.epochs)
+    return float(np.asarray(rate(epoch * engine.steps - 1)))
+
+
+def after_epoch(recipe: Recipe, progress: Progress, row: Row) -> Progress:
+    """Where the run stands when an epoch is over: which epoch is the best so far, and whether to stop."""
+    rows = (*progress.rows, row)
+    best_epoch = best(rows, recipe.validation.min_delta)
+    patience = recipe.validation.patience
+    out_of_patience = bool(patience and row.epoch - best_epoch >= patience)
+    done = row.epoch >= recipe.training.epochs or out_of_patience
+    return Progress(epoch=row.epoch, best_epoch=best_epoch, rows=rows, done=done)
+
+
+def best(rows: tuple[Row, ...], min_delta: float) -> int:
+    """The epoch to keep: each must beat the one kept so far by more than `min_delta` points; the last, without scores."""
+    if rows[-1].val_accuracy is None:
+        return rows[-1].epoch
+    kept = rows[0]
+    for row in rows[1:]:
+        if 100 * ((row.val_accuracy or 0) - (kept.val_accuracy or 0)) > min_delta:
+            kept = row
+    return kept.epoch
+
+
+def accuracy(engine: JaxEngine, params: Any, samples: Samples) -> Any:
+    """Share of samples whose highest logit is at the label."""
+    found = engine.predict(params, samples.images).argmax(axis=-1) == samples.labels
+    return found.mean(axis=-1) if found.ndim > 1 else float(found.mean())
+
+
+def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: JaxEngine) -> dict[str, Any]:
+    """The outcome of a run, as `--json` prints it. Scores are those of the weights that were kept."""
+    params = jax.eval_shape(recipe.model.init, jax.random.key(0))
+    return {
+        "test_accuracy": progress.best.test_accuracy,
+        "val_accuracy": progress.best.val_accuracy,
+        "loss": progress.rows[-1].loss,
+        "epochs": progress.epoch,
+        "best_epoch": progress.best_epoch,
+        "train_seconds": sum(row.time for row in progress.rows),
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
+        "engine": engine.name,
+        "seed": recipe.training.seed,
+        "run": str(folder.path),
+    }

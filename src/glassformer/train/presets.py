@@ -1,0 +1,54 @@
+"""Recipes by name: the presets that come with the package, and recipe files of a user's own."""
+
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import FileError, SettingError, UnknownNameError
+from glassformer.names import nearest
+from glassformer.train.recipe import Recipe
+from glassformer.train.settings import from_plain
+
+DEFAULT = "vit-nano"
+MANY = 20_000  # training images from which a preset's [many-images] part applies
+
+
+def preset_names() -> list[str]:
+    return sorted(
+        file.name.removesuffix(".toml") for file in files("glassformer.recipes").iterdir() if ".toml" in file.name
+    )
+
+
+def preset(name: str, images: int = 0) -> Recipe:
+    """The preset as it is meant for a data set of so many training images."""
+    if name not in preset_names():
+        raise UnknownNameError(
+            f"no preset is called {name!r}{nearest(name, preset_names())}; known: {', '.join(preset_names())}"
+        )
+    return from_text((files("glassformer.recipes") / f"{name}.toml").read_text(), name, images)
+
+
+def recipe_file(path: Path, images: int = 0) -> Recipe:
+    try:
+        return from_text(path.read_text(), str(path), images)
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: the recipe cannot be read: {error}") from None
+
+
+def from_text(text: str, where: str, images: int) -> Recipe:
+    try:
+        plain = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{where}: not TOML: {error}") from None
+    many = plain.pop("many-images", {})
+    return from_plain(Recipe, merged(plain, many) if images >= MANY else plain)
+
+
+def merged(plain: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries, the second written over the first."""
+    result = dict(plain)
+    for name, value in over.items():
+        inner = result.get(name)
+        result[name] = merged(inner, value) if isinstance(value, dict) and isinstance(inner, dict) else value
+    return result

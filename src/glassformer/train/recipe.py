@@ -1,0 +1,58 @@
+"""A recipe: everything that decides how a run turns out, in one typed place. Runs save it, fully resolved."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from glassformer.errors import SettingError, at_least
+from glassformer.losses import CrossEntropy, LabelSmoothing
+from glassformer.models import Model, ViT
+from glassformer.train.optimiser import Optimiser
+
+
+@dataclass(frozen=True)
+class Training:
+    epochs: int = 5
+    batch: int = 32
+    seed: int = 1
+    label_smoothing: float = 0.0
+    shift: int = 0  # pixels by which a training image may be moved, at random, each way
+
+    def __post_init__(self) -> None:
+        at_least("training", 1, epochs=self.epochs, batch=self.batch)
+        at_least("training", 0, seed=self.seed, shift=self.shift)
+
+    @property
+    def loss(self) -> CrossEntropy | LabelSmoothing:
+        return LabelSmoothing(self.label_smoothing) if self.label_smoothing else CrossEntropy()
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The last part of the training samples is held out; choices are made on it, never on the test set."""
+
+    share: float = 0.1  # 0: train on everything and keep the last weights
+    patience: int = 0  # stop after so many epochs without improvement; 0: never
+    min_delta: float = 0.0  # what counts as improvement, in percentage points
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise SettingError(f"validation: share is {self.share}, expected 0 to below 1")
+        if self.patience and not self.share:
+            raise SettingError("validation: early stopping (patience) needs a validation share above 0")
+
+
+@dataclass(frozen=True)
+class Engine:
+    name: Literal["auto", "jax"] = "auto"
+    rng: Literal["threefry", "xorshift"] = "threefry"
+    deterministic: bool = False  # GPU: bit-identical repeats, a little slower; the CPU always is
+
+
+@dataclass(frozen=True)
+class Recipe:
+    model: Model = field(default_factory=ViT)
+    data: str = "mnist-mini"
+    training: Training = field(default_factory=Training)
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    validation: Validation = field(default_factory=Validation)
+    engine: Engine = field(default_factory=Engine)

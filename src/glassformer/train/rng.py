@@ -1,0 +1,110 @@
+"""Random numbers of a run. `threefry`: drawn afresh from (seed, epoch), so nothing has to be remembered.
+`xorshift`: one small generator that runs on from initialisation into every shuffle, to repeat published runs exactly.
+"""
+
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from glassformer.errors import SettingError
+from glassformer.models import Model, PatchAttention
+from glassformer.names import named_leaves, with_leaves
+
+MASK = (1 << 64) - 1
+
+
+class Order(Protocol):
+    """Where the first weights and the order of the training samples come from."""
+
+    def init(self, model: Model) -> Any: ...
+    def shuffled(self, epoch: int, count: int) -> np.ndarray: ...
+    def current(self, epoch: int, count: int) -> np.ndarray: ...
+    def state(self) -> dict[str, np.ndarray]: ...
+    def restore(self, state: dict[str, np.ndarray]) -> None: ...
+
+
+class Threefry:
+    """JAX's own keys for weights, NumPy's PCG64 for the order of the samples."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def init(self, model: Model) -> Any:
+        return jax.jit(model.init)(jax.random.key(self.seed))
+
+    def shuffled(self, epoch: int, count: int) -> np.ndarray:
+        """The order of this epoch. It depends on nothing that came before."""
+        return np.random.default_rng((self.seed, epoch)).permutation(count).astype(np.int32)
+
+    current = shuffled  # of an epoch that is taken up in the middle
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        pass
+
+
+class Xorshift:
+    """64-bit xorshift; a draw is the high 32 bits. The order of one epoch is shuffled further into the next."""
+
+    def __init__(self, seed: int) -> None:
+        self.x = seed or 0x9E3779B97F4A7C15
+        self.order: np.ndarray | None = None
+
+    def draw(self) -> int:
+        x = self.x
+        x ^= (x << 13) & MASK
+        x ^= x >> 7
+        x ^= (x << 17) & MASK
+        self.x = x
+        return x >> 32
+
+    def uniform(self, shape: tuple[int, ...], limit: float) -> np.ndarray:
+        """Uniform in ±limit, row by row, in float32 throughout."""
+        unit = np.array([self.draw() >> 8 for _ in range(int(np.prod(shape)))], np.float32) / np.float32(1 << 24)
+        low, high = np.float32(-limit), np.float32(limit)
+        return (low + (high - low) * unit).reshape(shape)
+
+    def init(self, model: Model) -> Any:
+        """Patch matrix, positions where they are random, q, k, v, the two feed-forward matrices, the classifier."""
+        if not isinstance(model, PatchAttention):
+            raise SettingError(f"rng: xorshift repeats runs of patch_attention; this model is {type(model).__name__}")
+        params = Threefry(0).init(model)  # for everything that is not drawn: biases, fixed starts
+        limits = {"patch.w": None, "positions.pos": getattr(model.start, "limit", 0.0)}
+        limits |= dict.fromkeys(("attn.w_q", "attn.w_k", "attn.w_v", "ff.w_up", "ff.w_down", "head.w"))
+        drawn = {}
+        for name, limit in limits.items():
+            shape = named_leaves(params)[name].shape
+            if limit is None:
+                limit = float(np.sqrt(np.float32(6.0) / np.float32(sum(shape))))
+            if limit:
+                drawn[name] = jax.numpy.asarray(self.uniform(shape, limit))
+        return with_leaves(params, drawn)
+
+    def shuffled(self, epoch: int, count: int) -> np.ndarray:
+        if self.order is None:
+            self.order = np.arange(count, dtype=np.int32)
+        order = self.order.tolist()
+        for i in range(count - 1, 0, -1):
+            j = self.draw() % (i + 1)
+            order[i], order[j] = order[j], order[i]
+        self.order = np.array(order, np.int32)
+        return self.order
+
+    def current(self, epoch: int, count: int) -> np.ndarray:
+        """The order of an epoch that is taken up in the middle: it was shuffled before it was saved."""
+        return np.arange(count, dtype=np.int32) if self.order is None else self.order
+
+    def state(self) -> dict[str, np.ndarray]:
+        order = {} if self.order is None else {"order": self.order}
+        return {"x": np.array([self.x], np.uint64), **order}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self.x = int(state["x"][0])
+        self.order = state.get("order")
+
+
+def make_order(kind: str, seed: int) -> Order:
+    return Xorshift(seed) if kind == "xorshift" else Threefry(seed)

@@ -1,0 +1,114 @@
+"""A run folder: everything about one run, each file written whole.
+
+recipe.toml         fully resolved: enough to repeat the run
+model.safetensors   the best weights by validation (the last, where nothing is held out)
+state.safetensors   where training stands: weights, optimiser, random state, epoch, step: resume is exact
+log.csv             epoch,loss,time,test_accuracy,val_accuracy,lr
+metrics.json        the result
+curves.png          loss and accuracy over the epochs
+"""
+
+import json
+import tomllib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from glassformer.errors import CheckpointError, FileError
+from glassformer.files import write_whole
+from glassformer.names import named_leaves
+from glassformer.train.jax_engine import State
+from glassformer.train.recipe import Recipe
+from glassformer.train.settings import from_plain, to_plain, to_toml
+from glassformer.train.weights import fill, load_arrays, save_arrays
+
+
+@dataclass(frozen=True)
+class Row:
+    """One epoch in the log; accuracies are 0..1, None where nothing was scored."""
+
+    epoch: int
+    loss: float
+    time: float  # seconds this epoch took
+    test_accuracy: float | None
+    val_accuracy: float | None
+    lr: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands, besides its arrays."""
+
+    epoch: int = 0  # finished epochs
+    step: int = 0  # finished steps of the epoch under way
+    loss_sum: float = 0.0  # over the samples of the epoch under way
+    seconds: float = 0.0  # of the epoch under way
+    best_epoch: int = 0
+    rows: tuple[Row, ...] = field(default_factory=tuple)
+    done: bool = False
+
+    @property
+    def best(self) -> Row:
+        return self.rows[self.best_epoch - 1]
+
+
+class RunFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def create(self, recipe: Recipe) -> None:
+        if (self.path / "state.safetensors").exists():
+            raise FileError(
+                f"{self.path}: holds a run already; continue it with --resume {self.path}, or choose another folder"
+            )
+        write_whole(self.path / "recipe.toml", to_toml(to_plain(recipe)))
+
+    def recipe(self) -> Recipe:
+        path = self.path / "recipe.toml"
+        try:
+            return from_plain(Recipe, tomllib.loads(path.read_text()))
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"{self.path}: not a run folder, it has no recipe.toml; run folders are written by `glassformer train`"
+            ) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+            raise CheckpointError(f"{path}: cannot be read as TOML: {error}") from None
+
+    def save_model(self, recipe: Recipe, params: Any, epoch: int) -> None:
+        about = {"config": to_plain(recipe), "epoch": epoch}
+        save_arrays(self.path / "model.safetensors", named_leaves(params), about)
+
+    def load_model(self, recipe: Recipe) -> Any:
+        path = self.path / "model.safetensors"
+        arrays, _ = load_arrays(path)
+        return fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path)
+
+    def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
+        arrays = named_leaves({"state": state, "order": order})
+        save_arrays(self.path / "state.safetensors", arrays, {"progress": asdict(progress)})
+        self.save_log(progress.rows)
+
+    def load_state(self, like: State) -> tuple[State, dict[str, np.ndarray], Progress]:
+        path = self.path / "state.safetensors"
+        arrays, about = load_arrays(path)
+        order = {n.removeprefix("order."): array for n, array in arrays.items() if n.startswith("order.")}
+        rest = {n.removeprefix("state."): array for n, array in arrays.items() if n.startswith("state.")}
+        try:
+            plain = about["progress"]
+            progress = Progress(**plain | {"rows": tuple(Row(**row) for row in plain["rows"])})
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{path}: its record of progress is incomplete ({error})") from None
+        return fill(like, rest, path), order, progress
+
+    def save_log(self, rows: tuple[Row, ...]) -> None:
+        lines = ["epoch,loss,time,test_accuracy,val_accuracy,lr"]
+        for row in rows:
+            scores = ("" if score is None else f"{100 * score:.2f}" for score in (row.test_accuracy, row.val_accuracy))
+            lines.append(f"{row.epoch},{row.loss:.6f},{row.time:.3f},{','.join(scores)},{row.lr:.6g}")
+        write_whole(self.path / "log.csv", "\n".join(lines) + "\n")
+
+    def save_metrics(self, metrics: dict[str, Any]) -> None:
+        write_whole(self.path / "metrics.json", json.dumps(metrics, indent=2) + "\n")

@@ -1,0 +1,54 @@
+"""Weights and training state as safetensors: named arrays, settings in the metadata, nothing that can run code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from glassformer.errors import CheckpointError
+from glassformer.files import write_whole
+from glassformer.names import named_leaves, nearest, with_leaves
+
+FORMAT = 1  # raised when an older release could not read the file
+
+
+def save_arrays(path: Path, arrays: dict[str, Any], about: dict[str, Any]) -> None:
+    """Write the arrays by name; `about` is stored beside them as JSON."""
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    write_whole(path, save(plain, {"glassformer": json.dumps({"format": FORMAT, **about})}))
+
+
+def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays by name, and what was stored beside them."""
+    if not path.is_file():
+        raise CheckpointError(f"{path}: there is no such file; a run folder is written by `glassformer train`")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = json.loads((file.metadata() or {}).get("glassformer", "null"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, OSError) as error:
+        raise CheckpointError(f"{path}: damaged or not a safetensors file ({error})") from None
+    if not isinstance(about, dict):
+        raise CheckpointError(f"{path}: not written by glassformer (its metadata has no settings)")
+    if about.get("format", 0) > FORMAT:
+        raise CheckpointError(
+            f"{path}: format version {about['format']}, this release reads up to {FORMAT}; update glassformer"
+        )
+    return arrays, about
+
+
+def fill(tree: Any, arrays: dict[str, np.ndarray], where: Path) -> Any:
+    """The tree with its leaves taken from `arrays`; each must be there, with the right shape."""
+    expected = named_leaves(tree)
+    for name in arrays:
+        if name not in expected:
+            raise CheckpointError(f"{where}: holds {name!r}, which this model does not have{nearest(name, expected)}")
+    for name, leaf in expected.items():
+        if name not in arrays:
+            raise CheckpointError(f"{where}: {name!r} is missing")
+        if arrays[name].shape != leaf.shape:
+            raise CheckpointError(f"{where}: {name!r} has shape {arrays[name].shape}, the model expects {leaf.shape}")
+    return with_leaves(tree, {name: np.asarray(array) for name, array in arrays.items()})

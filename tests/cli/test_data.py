@@ -1,0 +1,87 @@
+"""glassformer data: list, get and sheet as a user runs them, offline."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+RUN = """
+from glassformer.cli import app, main
+from glassformer.cli.data import data
+app.add_typer(data, name="data")
+main()
+"""
+
+
+def glassformer(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", RUN, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={
+            **os.environ,
+            "COLUMNS": "120",
+            "NO_COLOR": "1",
+            "TERM": "dumb",
+            "GLASSFORMER_DATA": str(folder / "cache"),
+        },
+    )
+
+
+@pytest.mark.parametrize("command", [(), ("list",), ("get",), ("sheet",)], ids=" ".join)
+def test_help_shows_an_example(command: tuple[str, ...], tmp_path: Path) -> None:
+    result = glassformer("data", *command, "--help", folder=tmp_path)
+    assert result.returncode == 0
+    assert "Example: glassformer data " in result.stdout
+
+
+def test_list_says_what_is_here_and_what_has_to_be_fetched(tmp_path: Path) -> None:
+    lines = glassformer("data", "list", folder=tmp_path).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["name", "mnist-mini", "mnist", "fashion-mnist", "cifar-10"]
+    assert lines[2].endswith("not here yet: `glassformer data get mnist` fetches 12 MB")
+    answer = json.loads(glassformer("data", "list", "--json", folder=tmp_path).stdout.splitlines()[-1])
+    assert [row["here"] for row in answer["data"]] == [True, False, False, False]
+    assert answer["data"][1]["folder"] == str(tmp_path / "cache/mnist")
+
+
+def test_get_says_what_was_found(tmp_path: Path) -> None:
+    text = glassformer("data", "get", "mnist-mini", folder=tmp_path).stdout
+    assert text.startswith("mnist-mini: 8,000 training and 2,000 test images of 28x28x1, 10 classes, in ")
+    answer = json.loads(glassformer("data", "get", "mnist-mini", "--json", folder=tmp_path).stdout.splitlines()[-1])
+    assert answer["classes"] == list("0123456789")
+    assert answer["image"] == [28, 28, 1]
+
+
+def test_sheet_writes_a_picture(tmp_path: Path) -> None:
+    result = glassformer("data", "sheet", "mnist-mini", "--out", "made/sheet.png", "--json", folder=tmp_path)
+    answer = json.loads(result.stdout.splitlines()[-1])
+    with Image.open(tmp_path / "made/sheet.png") as picture:
+        assert picture.size == (answer["width"], answer["height"])
+        assert picture.height == 4 + 10 * 60
+    result = glassformer("data", "sheet", "mnist-mini", "--test", "--rows", "3", "--columns", "2", folder=tmp_path)
+    assert result.stdout == "wrote sheet.png\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("get", "mnits"), 1, "glassformer: no data set is called 'mnits' (did you mean 'mnist'?); known: mnist-mini"),
+        (("get", "./gone"), 1, "glassformer: ./gone: there is no such file or folder; expected a folder of IDX files"),
+        (("sheet", "mnist-mini", "--out", "file/sheet.png"), 1, "glassformer: file/sheet.png: cannot be written: "),
+        (("sheet", "mnist-mini", "--columns", "0"), 2, "Invalid value for '--columns'"),
+        (("get",), 2, "Missing argument"),
+    ],
+)
+def test_mistakes_get_a_message_and_no_traceback(
+    arguments: tuple[str, ...], code: int, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    result = glassformer("data", *arguments, folder=tmp_path)
+    assert result.returncode == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
