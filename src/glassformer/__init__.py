@@ -1,3 +1,27 @@
-"""glassformer trains, explains and ships small attention models, and hides nothing."""
+"""glassformer trains, explains and ships small attention models, and hides nothing.
+
+run = glassformer.fit("vit-nano")        # train; or glassformer.load("runs/vit-nano-1")
+run.predict(images)                      # arrays in, arrays out
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "fit", "load"]
+
+if TYPE_CHECKING:
+    from glassformer.train.fit import fit
+    from glassformer.train.run import load
+
+
+def __getattr__(name: str) -> Any:
+    """`fit` and `load` are imported when first asked for: `import glassformer` stays instant."""
+    if name == "fit":
+        from glassformer.train.fit import fit
+
+        return fit
+    if name == "load":
+        from glassformer.train.run import load
+
+        return load
+    raise AttributeError(f"module 'glassformer' has no attribute {name!r}")

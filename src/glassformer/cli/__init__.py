@@ -10,21 +10,25 @@ import typer
 
 from glassformer import __version__
 from glassformer.cli.bench import bench
+from glassformer.cli.data import data
 from glassformer.cli.gradcheck import gradcheck
 from glassformer.cli.info import info
+from glassformer.cli.train import train
 
 app = typer.Typer(
     name="glassformer",
     help="Train, explain and ship small attention models, and hide nothing.",
-    epilog="Start with: glassformer info vit",
+    epilog="Start with: glassformer train",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+app.command()(train)
 app.command()(info)
 app.command()(gradcheck)
 app.add_typer(bench, name="bench")
+app.add_typer(data, name="data")
 
 
 def show_version(wanted: bool) -> None:

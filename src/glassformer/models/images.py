@@ -20,4 +20,3 @@ class Images:
     def pixels(self) -> int:
         rows, columns, channels = self.shape
         return rows * columns * channels
-

@@ -1,1 +1,1 @@
-"""The presets of `glassformer train`, one TOML file each. `[many-images]` holds what differs on 20,000 images or more."""
+"""The presets of `glassformer train`, one TOML file each. `[many-images]`: what differs on 20,000 images or more."""

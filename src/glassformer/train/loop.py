@@ -45,6 +45,7 @@ class Loop:
 
     def __init__(self, recipe: Recipe, data: Dataset, folder: RunFolder, listener: Listener) -> None:
         self.recipe, self.folder, self.listener, self.test = recipe, folder, listener, data.test
+        self.classes = data.classes
         self.train, self.validation = split(recipe, data)
         self.order = make_order(recipe.engine.rng, recipe.training.seed)
         self.engine = JaxEngine(recipe, self.train, (recipe.training.seed,))
@@ -120,7 +121,7 @@ class Loop:
         )
         self.progress = after_epoch(self.recipe, self.progress, row)
         if self.progress.best_epoch == epoch:  # before the state: killed in between, the epoch is simply repeated
-            self.folder.save_model(self.recipe, self.state.params, epoch)
+            self.folder.save_model(self.recipe, self.state.params, self.classes, epoch)
         self.save()
         self.listener.epoch(row)
 
@@ -151,7 +152,7 @@ def after_epoch(recipe: Recipe, progress: Progress, row: Row) -> Progress:
 
 
 def best(rows: tuple[Row, ...], min_delta: float) -> int:
-    """The epoch to keep: each must beat the one kept so far by more than `min_delta` points; the last, without scores."""
+    """The epoch to keep: a later one must beat it by more than `min_delta` points. Without scores, the last."""
     if rows[-1].val_accuracy is None:
         return rows[-1].epoch
     kept = rows[0]

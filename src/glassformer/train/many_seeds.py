@@ -45,7 +45,8 @@ def train_seeds(
             row = Row(epoch, float(means[i]), share, float(tests[i]), scores[i], rate_of(recipe, engine, epoch))
             progress[i] = after_epoch(recipe, progress[i], row)
             if progress[i].best_epoch == epoch:
-                folders[i].save_model(own, jax.tree.map(lambda leaf, i=i: leaf[i], state.params), epoch)
+                params = jax.tree.map(lambda leaf, i=i: leaf[i], state.params)
+                folders[i].save_model(own, params, data.classes, epoch)
         listener.epoch(Row(epoch, float(means.mean()), seconds, float(tests.mean()), mean(scores), 0.0))
         if all(p.done for p in progress):
             break

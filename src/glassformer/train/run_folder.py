@@ -20,6 +20,7 @@ import numpy as np
 from glassformer.errors import CheckpointError, FileError
 from glassformer.files import write_whole
 from glassformer.names import named_leaves
+from glassformer.train.curves import curves
 from glassformer.train.jax_engine import State
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain, to_plain, to_toml
@@ -77,14 +78,16 @@ class RunFolder:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
             raise CheckpointError(f"{path}: cannot be read as TOML: {error}") from None
 
-    def save_model(self, recipe: Recipe, params: Any, epoch: int) -> None:
-        about = {"config": to_plain(recipe), "epoch": epoch}
+    def save_model(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
+        about = {"config": to_plain(recipe), "classes": classes, "epoch": epoch}
         save_arrays(self.path / "model.safetensors", named_leaves(params), about)
 
-    def load_model(self, recipe: Recipe) -> Any:
+    def load_model(self, recipe: Recipe) -> tuple[Any, tuple[str, ...]]:
+        """The kept weights, and the names of the classes."""
         path = self.path / "model.safetensors"
-        arrays, _ = load_arrays(path)
-        return fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path)
+        arrays, about = load_arrays(path)
+        classes = about.get("classes") or map(str, range(recipe.model.images.classes))
+        return fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path), tuple(classes)
 
     def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
         arrays = named_leaves({"state": state, "order": order})
@@ -109,6 +112,9 @@ class RunFolder:
             scores = ("" if score is None else f"{100 * score:.2f}" for score in (row.test_accuracy, row.val_accuracy))
             lines.append(f"{row.epoch},{row.loss:.6f},{row.time:.3f},{','.join(scores)},{row.lr:.6g}")
         write_whole(self.path / "log.csv", "\n".join(lines) + "\n")
+
+    def save_curves(self, rows: tuple[Row, ...]) -> None:
+        write_whole(self.path / "curves.png", curves(rows))
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         write_whole(self.path / "metrics.json", json.dumps(metrics, indent=2) + "\n")

@@ -1,0 +1,5 @@
+"""`python -m glassformer`: the command line."""
+
+from glassformer.cli import main
+
+main()

@@ -1,0 +1,120 @@
+"""glassformer train: train a model on a data set."""
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from glassformer.data import Dataset
+    from glassformer.train.recipe import Recipe
+
+
+def train(
+    preset: Annotated[str, typer.Argument(help="what to train; `--list` shows the presets")] = "vit-nano",
+    data: Annotated[str, typer.Option("--data", "-d", help="data set name, or a path (default: the recipe's)")] = "",
+    epochs: Annotated[int | None, typer.Option("--epochs", "-e", help="passes over the training images")] = None,
+    batch: Annotated[int | None, typer.Option("--batch", "-b", help="images in a step")] = None,
+    lr: Annotated[float | None, typer.Option("--lr", "-l", help="learning rate")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", "-s", help="of weights and of the order of images")] = None,
+    seeds: Annotated[str, typer.Option(help="several seeds at once, 0-4 or 1,5,7: mean, spread and each")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", help="any setting: model.width=32")] = None,
+    recipe: Annotated[Path | None, typer.Option(help="a recipe of your own, TOML")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
+    resume: Annotated[Path | None, typer.Option(help="go on with the run in this folder")] = None,
+    rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="GPU: repeat to the bit")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="show the presets and stop")] = False,
+    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
+) -> None:
+    """Train a model; without arguments a small vision transformer, on the bundled digits, offline, within a minute.
+
+    Example: `glassformer train vit-pico --data mnist --seeds 0-4`, `glassformer train --set model.depth=2 --epochs 10`
+    """
+    from glassformer.cli.output import report
+    from glassformer.cli.training_progress import TrainingProgress
+    from glassformer.train import fit
+
+    if list_:
+        from glassformer.train.presets import preset_names
+
+        report({"presets": preset_names()}, "\n".join(preset_names()), as_json=json)
+        return
+    with TrainingProgress() as progress:
+        signal.signal(signal.SIGINT, progress.stop_soon)
+        if resume:
+            result = fit.resume(resume, progress.announce(resume))
+        else:
+            flags = {
+                "training.epochs": epochs,
+                "training.batch": batch,
+                "optimiser.lr": lr,
+                "training.seed": seed,
+                "engine.rng": rng or None,
+                "engine.deterministic": deterministic or None,
+            }
+            chosen, data_set = choose(preset, recipe, data, set_ or [], flags)
+            folder = out or fit.new_folder(recipe.stem if recipe else preset)
+            listener = progress.announce(folder, chosen, data_set)
+            if seeds:
+                result = fit.train_many(chosen, data_set, folder, parse_seeds(seeds), listener)
+            else:
+                result = fit.train(chosen, data_set, folder, listener)
+    report(result, as_text(result), as_json=json)
+
+
+def choose(
+    preset: str, file: Path | None, data: str, changes: list[str], flags: dict[str, Any]
+) -> tuple["Recipe", "Dataset"]:
+    """The recipe (preset or file, then --set, then flags) resolved for its data, and the data."""
+    from glassformer.data import load
+    from glassformer.train import presets
+    from glassformer.train.loop import resolved
+    from glassformer.train.settings import with_change, with_changes
+
+    def read(images: int) -> "Recipe":
+        return presets.recipe_file(file, images) if file else presets.preset(preset, images)
+
+    named = with_changes(read(0), [change for change in changes if change.startswith("data=")])
+    data_set = load(data or named.data)
+    recipe = with_changes(read(len(data_set.train.labels)), changes)
+    for name, value in {"data": data or named.data, **flags}.items():
+        if value is not None:
+            recipe = with_change(recipe, name, value, name)
+    return resolved(recipe, data_set), data_set
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`0-4` or `1,5,7`."""
+    try:
+        first, dash, last = text.partition("-")
+        seeds = tuple(range(int(first), int(last) + 1)) if dash else tuple(int(seed) for seed in text.split(","))
+    except ValueError:
+        seeds = ()
+    if len(seeds) < 2 or len(set(seeds)) < len(seeds):
+        raise typer.BadParameter(
+            f"{text!r} came, expected two or more different seeds: 0-4 or 1,5,7", param_hint="--seeds"
+        )
+    return seeds
+
+
+def as_text(result: dict[str, Any]) -> str:
+    lines = []
+    if "runs" in result:
+        lines += [f"  seed {run['seed']:<4} test accuracy {percent(run['test_accuracy'])}" for run in result["runs"]]
+        spread = f" ± {100 * result['test_accuracy_std']:.2f} (standard deviation over {len(result['runs'])} seeds)"
+    else:
+        spread = ""
+    lines.append(f"test accuracy {percent(result['test_accuracy'])}{spread}")
+    if result["val_accuracy"] is not None:
+        lines.append(f"validation accuracy {percent(result['val_accuracy'])}")
+    lines.append(
+        f"{result['epochs']} epochs in {result['train_seconds']:.1f} s, {result['parameters']:,} parameters, "
+        f"engine {result['engine']}, run {result['run']}"
+    )
+    return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2f} %"

@@ -1,0 +1,78 @@
+"""What a person sees while a model trains: the configuration, a bar, a line per epoch. All on stderr."""
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from glassformer.train.loop import Listener
+
+if TYPE_CHECKING:
+    from glassformer.data import Dataset
+    from glassformer.train.recipe import Recipe
+    from glassformer.train.run_folder import Row
+
+
+class TrainingProgress(Listener):
+    """A listener that draws; on Ctrl-C it asks the loop to stop after the stretch under way."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]:,.0f} images/s"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.task: Any = None
+        self.epochs = 0
+        self.stopping = False
+        self.begun = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.bar.stop()
+
+    def announce(self, folder: Path, recipe: "Recipe | None" = None, data: "Dataset | None" = None) -> Self:
+        if recipe is None or data is None:
+            self.console.print(f"going on with {folder}")
+            return self
+        training, optimiser = recipe.training, recipe.optimiser
+        self.epochs = training.epochs
+        self.console.print(
+            f"{type(recipe.model).__name__} on {recipe.data} ({len(data.train.labels):,} training images, "
+            f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}, "
+            f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), seed {training.seed}, "
+            f"engine jax -> {folder}"
+        )
+        return self
+
+    def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None:
+        fields = {"epoch": epoch, "loss": loss, "speed": images_per_second}
+        if self.task is None:
+            self.task = self.bar.add_task("", total=max(self.epochs, epoch) * steps, **fields)
+        self.bar.update(self.task, completed=(epoch - 1) * steps + step, **fields)
+
+    def epoch(self, row: "Row") -> None:
+        scores = f"test {100 * (row.test_accuracy or 0):.2f} %"
+        if row.val_accuracy is not None:
+            scores += f"  validation {100 * row.val_accuracy:.2f} %"
+        self.console.print(f"epoch {row.epoch:3}  loss {row.loss:.4f}  {scores}  {row.time:.1f} s")
+
+    def stop_soon(self, *_: Any) -> None:
+        if self.stopping:
+            raise KeyboardInterrupt
+        self.stopping = True
+        self.console.print("stopping after this stretch; press Ctrl-C again to stop at once")
+
+    def interrupted(self) -> bool:
+        return self.stopping

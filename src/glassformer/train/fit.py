@@ -1,0 +1,111 @@
+"""Training, from Python and for the command line: a recipe and data in, a run folder out."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.data import Dataset, Samples, make_dataset
+from glassformer.data import load as load_data
+from glassformer.train.loop import Listener, Loop, resolved, result
+from glassformer.train.many_seeds import train_seeds, with_seed
+from glassformer.train.presets import DEFAULT, preset
+from glassformer.train.recipe import Recipe
+from glassformer.train.run import Run, load
+from glassformer.train.run_folder import RunFolder
+from glassformer.train.settings import with_change
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def fit(
+    recipe: str | Recipe = DEFAULT,
+    data: str | Dataset | Arrays = "",
+    *,
+    out: str | Path = "",
+    seed: int | None = None,
+    listener: Listener | None = None,
+    **settings: Any,
+) -> Run:
+    """Train, and give back the run.
+
+    recipe      the name of a preset, or a Recipe
+    data        a name or path as on the command line, a Dataset, or four arrays: train images, train labels, test
+                images, test labels (uint8 images); nothing: what the recipe names
+    out         the run folder; nothing: a new folder under `runs/`
+    settings    any setting of the recipe by keyword, two underscores for a dot: `training__epochs=3`
+
+    >>> run = fit("mlp", training__epochs=1, model__hidden=(16,), out=getfixture("tmp_path") / "run")
+    >>> run.metrics["epochs"]
+    1
+    """
+    named = preset(recipe) if isinstance(recipe, str) else recipe
+    data_set = as_dataset(data or named.data)
+    chosen = preset(recipe, len(data_set.train.labels)) if isinstance(recipe, str) else recipe
+    for name, value in {"data": data_set.name, **settings}.items():
+        dotted = name.replace("__", ".")
+        chosen = with_change(chosen, dotted, value, dotted)
+    chosen = resolved(chosen if seed is None else with_seed(chosen, seed), data_set)
+    folder = Path(out) if out else new_folder(recipe if isinstance(recipe, str) else "run")
+    train(chosen, data_set, folder, listener or Listener())
+    return load(folder)
+
+
+def train(recipe: Recipe, data: Dataset, path: Path, listener: Listener) -> dict[str, Any]:
+    """One run from the beginning; its result."""
+    loop = Loop(recipe, data, RunFolder(path), listener)
+    loop.begin()
+    return finish(loop)
+
+
+def resume(path: Path, listener: Listener) -> dict[str, Any]:
+    """The run in a folder, from where it stands to its end; its result."""
+    folder = RunFolder(path)
+    recipe = folder.recipe()
+    loop = Loop(recipe, load_data(recipe.data), folder, listener)
+    loop.resume()
+    return finish(loop)
+
+
+def finish(loop: Loop) -> dict[str, Any]:
+    outcome = result(loop.recipe, loop.run(), loop.folder, loop.engine)
+    loop.folder.save_metrics(outcome)
+    loop.folder.save_curves(loop.progress.rows)
+    return outcome
+
+
+def train_many(recipe: Recipe, data: Dataset, path: Path, seeds: tuple[int, ...], listener: Listener) -> dict[str, Any]:
+    """Several seeds at once; mean, spread and each."""
+    runs = train_seeds(recipe, data, path, seeds, listener)
+    scores = np.array([run["test_accuracy"] for run in runs])
+    return {
+        "test_accuracy": float(scores.mean()),
+        "test_accuracy_std": float(scores.std(ddof=1)),
+        "test_accuracy_min": float(scores.min()),
+        "test_accuracy_max": float(scores.max()),
+        "val_accuracy": None if runs[0]["val_accuracy"] is None else float(np.mean([r["val_accuracy"] for r in runs])),
+        "train_seconds": sum(run["train_seconds"] for run in runs),
+        "epochs": max(run["epochs"] for run in runs),
+        "parameters": runs[0]["parameters"],
+        "engine": runs[0]["engine"],
+        "seeds": list(seeds),
+        "runs": runs,
+        "run": str(path),
+    }
+
+
+def as_dataset(data: str | Dataset | Arrays) -> Dataset:
+    if isinstance(data, str):
+        return load_data(data)
+    if isinstance(data, Dataset):
+        return data
+    train_images, train_labels, test_images, test_labels = (np.asarray(array) for array in data)
+    return make_dataset("arrays", Samples(train_images, train_labels), Samples(test_images, test_labels))
+
+
+def new_folder(name: str) -> Path:
+    """`runs/<name>-<n>`, the first number that is free."""
+    number = 1
+    while (Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return Path("runs") / f"{name}-{number}"

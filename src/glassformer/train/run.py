@@ -1,0 +1,132 @@
+"""A finished (or interrupted) run, ready to use: arrays in, arrays out."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from glassformer.data import load as load_data
+from glassformer.errors import DataError
+from glassformer.models import Model
+from glassformer.train.recipe import Recipe
+from glassformer.train.run_folder import RunFolder
+
+SHIPPED = "vit-pico"  # trained weights that come with the package
+AT_ONCE = 1000  # images evaluated together; a smaller last part is padded, so that one program serves all
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a run does on labelled images."""
+
+    accuracy: float  # 0..1
+    loss: float  # mean cross-entropy
+    confusion: np.ndarray  # (K, K): rows are labels, columns what was predicted
+    classes: tuple[str, ...]
+
+    @property
+    def per_class(self) -> list[dict[str, Any]]:
+        """Of each class: how many there are, recall and precision (None where nothing was predicted)."""
+        rows = []
+        for i, name in enumerate(self.classes):
+            right, there, said = self.confusion[i, i], self.confusion[i].sum(), self.confusion[:, i].sum()
+            rows.append(
+                {
+                    "class": name,
+                    "count": int(there),
+                    "recall": float(right / there) if there else None,
+                    "precision": float(right / said) if said else None,
+                }
+            )
+        return rows
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model with its recipe. `load` makes one from a run folder."""
+
+    path: Path
+    recipe: Recipe
+    params: Any
+    classes: tuple[str, ...]
+
+    @property
+    def model(self) -> Model:
+        return self.recipe.model
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """The result as training wrote it; empty while training has not finished."""
+        file = self.path / "metrics.json"
+        return json.loads(file.read_text()) if file.is_file() else {}
+
+    @cached_property
+    def compiled_logits(self) -> Any:
+        return jax.jit(lambda params, images: self.model.forward(params, images)[0])
+
+    def logits(self, images: np.ndarray) -> np.ndarray:
+        """Scores before softmax, (N, K), of uint8 images (N, rows, columns[, channels])."""
+        images = self.as_batch(images)
+        parts = []
+        for start in range(0, len(images), AT_ONCE):
+            part = images[start : start + AT_ONCE]
+            full = np.resize(part, (AT_ONCE, *part.shape[1:])) if len(images) > AT_ONCE else part
+            parts.append(np.asarray(self.compiled_logits(self.params, full))[: len(part)])
+        return np.concatenate(parts)
+
+    def as_batch(self, images: np.ndarray) -> np.ndarray:
+        """Checked, with the channel axis that grey images may leave out."""
+        images = np.asarray(images)
+        shape = self.model.images.shape
+        if images.shape[1:] == shape[:2] and shape[2] == 1:
+            images = images[..., None]
+        if images.shape[1:] != shape or len(images) == 0:
+            raise DataError(f"predict: images of shape {images.shape} came, expected (N, {', '.join(map(str, shape))})")
+        if images.dtype != np.uint8:
+            raise DataError(f"predict: images of type {images.dtype} came, expected uint8, 0 to 255")
+        return images
+
+    def probabilities(self, images: np.ndarray) -> np.ndarray:
+        """(N, K), each row adding up to 1."""
+        logits = self.logits(images).astype(np.float64)
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+    def predict(self, images: np.ndarray) -> np.ndarray:
+        """The most likely class of each image, (N,)."""
+        return self.logits(images).argmax(axis=-1)
+
+    def evaluate(self, images: np.ndarray | None = None, labels: np.ndarray | None = None) -> Evaluation:
+        """Score on labelled images; without any, on the test set of the data the run was trained on."""
+        if images is None or labels is None:
+            images, labels = load_data(self.recipe.data).test
+        labels = np.asarray(labels)
+        if len(labels) != len(images):
+            raise DataError(f"evaluate: {len(images)} images and {len(labels)} labels came; they must be as many")
+        if labels.min() < 0 or labels.max() >= len(self.classes):
+            known = len(self.classes) - 1
+            raise DataError(f"evaluate: labels {labels.min()} to {labels.max()} came, the model knows 0 to {known}")
+        p = self.probabilities(images)
+        confusion = np.zeros((len(self.classes),) * 2, int)
+        np.add.at(confusion, (labels, p.argmax(axis=-1)), 1)
+        loss = float(-np.log(np.maximum(p[np.arange(len(labels)), labels], np.finfo(float).tiny)).mean())
+        accuracy = float(confusion.trace() / len(labels))
+        return Evaluation(accuracy=accuracy, loss=loss, confusion=confusion, classes=self.classes)
+
+
+def load(path: str | Path = "") -> Run:
+    """The run in a folder; without one, the small vision transformer that comes with the package.
+
+    >>> run = load()
+    >>> int(run.predict(load_data("mnist-mini").test.images[:1])[0])
+    7
+    """
+    folder = RunFolder(Path(path) if path else Path(str(files("glassformer") / "shipped" / SHIPPED)))
+    recipe = folder.recipe()
+    params, classes = folder.load_model(recipe)
+    return Run(path=folder.path, recipe=recipe, params=params, classes=classes)
