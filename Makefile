@@ -3,10 +3,13 @@ PYTHON ?= python3
 RUN := .venv/bin/
 WORKERS ?= auto
 
-.PHONY: test check format lint types parity clean help
+.PHONY: train test check format lint types parity clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
+
+train: .venv/test ## the default job: a small vision transformer on the bundled digits
+	$(RUN)glassformer train
 
 test: .venv/test ## the whole suite
 	$(RUN)python -m pytest -q -n $(WORKERS)

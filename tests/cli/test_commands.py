@@ -44,6 +44,10 @@ class Scale:
 ready = Scale(4)
 unfinished = 3
 '''
+COMMANDS = [
+    *(("train",), ("eval",), ("predict",), ("attend",), ("info",), ("gradcheck",), ("data",), ("bench",)),
+    *(("bench", "gradients"), ("bench", "train"), ("data", "list"), ("data", "get"), ("data", "sheet")),
+]
 RIGHT = BROKEN.replace(" / dy.shape[0]", "").replace("return dy, Params", "return dy * params.scale, Params")
 
 
@@ -68,9 +72,9 @@ def student(tmp_path: Path) -> Path:
 def test_help_lists_the_commands_and_every_command_shows_an_example() -> None:
     top = glassformer("--help")
     assert top.returncode == 0
-    for command in ("info", "gradcheck", "bench"):
+    for command in ("train", "eval", "predict", "attend", "info", "gradcheck", "data", "bench"):
         assert command in top.stdout
-    for command in (("info",), ("gradcheck",), ("bench",), ("bench", "gradients")):
+    for command in COMMANDS:
         assert "Example: " in glassformer(*command, "--help").stdout
 
 
@@ -162,7 +166,7 @@ def test_info_about_the_machine() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("info", "vti"), 1, "no model is called 'vti' (did you mean 'vit'?); known: mlp, patch_attention, vit"),
+        (("info", "vti"), 1, "is called 'vti' (did you mean 'vit'?); known: mlp, patch_attention, vit"),
         (("info", "vit", "--set", "widht=3"), 1, "ViT has no setting 'widht' (did you mean 'width'?)"),
         (("info", "vit", "--set", "width=wide"), 1, "width: 'wide' came; input should be a valid integer"),
         (("info", "vit", "--set", "width"), 1, "'width' is not a setting; write name=value, such as width=32"),
