@@ -1,6 +1,7 @@
 """One layer, all checks, one verdict that says which gradient is wrong, by how much, and where to read."""
 
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,33 +73,14 @@ def check(case: Case, seed: int = 0) -> Report:
     """Draw an example in float64 with a random dy (an all-ones dy cannot see softmax) and run every check on it."""
     problems: list[str] = []
     notes: list[str] = []
-
-    def measure(drawn: Drawn, dy: Any) -> Measured:
-        seen = observe(case.layer, drawn, dy)
-        ours = gradients.ours(case.layer, drawn, seen)
-        problems.extend(shapes.undeclared_shapes(case.layer, drawn, dy, seen))
-        for name in tags.nameless_gradients(seen):
-            problems.append(f"the tag {name!r} is not `d` + the name of a value tagged in forward")
-        for name in tags.untagged_cache(seen):
-            notes.append(f"the cache field {name!r} is not tagged under its own name: the lens cannot show it")
-        autodiff, tagged_truth = gradients.by_autodiff(case.layer, drawn, dy, seen)
-        differences, entries = gradients.by_differences(case.layer, drawn, dy, seed)
-        return Measured(
-            ours=ours,
-            autodiff=autodiff,
-            ours_at_entries={name: ours[name].ravel()[entries[name]] for name in ours},
-            differences=differences,
-            tagged={name: seen.backward[name] for name in tagged_truth},
-            tagged_truth=tagged_truth,
-        )
-
     parameters = 0
     with jax.enable_x64(True):
         try:
             must_be_settings(case.layer)
             drawn = case.draw(seed, jnp.float64)
             parameters = sum(leaf.size for leaf in jax.tree.leaves(drawn.params))
-            measured = jax.jit(measure)(drawn, case.draw_dy(seed, drawn))
+            compiled = jax.jit(lambda drawn, dy: measure(case, drawn, dy, seed, problems, notes))
+            measured = compiled(drawn, case.draw_dy(seed, drawn))
         except Exception as error:
             if isinstance(error, ContractError):
                 problem = str(error)
@@ -107,27 +89,50 @@ def check(case: Case, seed: int = 0) -> Report:
             else:
                 raise
             return Report(case.name, parameters, float("inf"), float("inf"), (problem,), ())
-
-    autodiff_errors = gradients.leaf_errors(measured.ours, measured.autodiff)
-    difference_errors = gradients.leaf_errors(measured.ours_at_entries, measured.differences)
-    tag_errors = gradients.leaf_errors(measured.tagged, measured.tagged_truth)
-    for name, error in autodiff_errors.items():
-        if error > AUTODIFF_TOLERANCE:
-            words = gradients.what_is_wrong(measured.ours[name], measured.autodiff[name])
-            problems.append(f"{name} is wrong by {error:.2g} of the largest gradient: {words}")
-        elif difference_errors[name] > DIFFERENCES_TOLERANCE:
-            problems.append(
-                f"{name} agrees with autodiff but not with finite differences ({difference_errors[name]:.2g}): "
-                "forward has a kink or a jump here, or hides part of itself from autodiff"
-            )
-    for name, error in tag_errors.items():
-        if error > AUTODIFF_TOLERANCE:
-            problems.append(f"the value tagged {name!r} is not the gradient of what it names (off by {error:.2g})")
+    autodiff = gradients.leaf_errors(measured.ours, measured.autodiff)
+    differences = gradients.leaf_errors(measured.ours_at_entries, measured.differences)
     return Report(
         name=case.name,
         parameters=parameters,
-        against_autodiff=max(autodiff_errors.values(), default=0.0),
-        against_differences=max(difference_errors.values(), default=0.0),
-        problems=tuple(problems),
+        against_autodiff=max(autodiff.values(), default=0.0),
+        against_differences=max(differences.values(), default=0.0),
+        problems=(*problems, *wrong_gradients(measured, autodiff, differences)),
         notes=tuple(notes),
     )
+
+
+def measure(case: Case, drawn: Drawn, dy: Any, seed: int, problems: list[str], notes: list[str]) -> Measured:
+    """Everything that is computed, as one program; what shapes and names show while tracing goes into the lists."""
+    seen = observe(case.layer, drawn, dy)
+    ours = gradients.ours(case.layer, drawn, seen)
+    problems += shapes.undeclared_shapes(case.layer, drawn, dy, seen)
+    for name in tags.nameless_gradients(seen):
+        problems.append(f"the tag {name!r} is not `d` + the name of a value tagged in forward")
+    for name in tags.untagged_cache(seen):
+        notes.append(f"the cache field {name!r} is not tagged under its own name: the lens cannot show it")
+    autodiff, tagged_truth = gradients.by_autodiff(case.layer, drawn, dy, seen)
+    differences, entries = gradients.by_differences(case.layer, drawn, dy, seed)
+    return Measured(
+        ours=ours,
+        autodiff=autodiff,
+        ours_at_entries={name: ours[name].ravel()[entries[name]] for name in ours},
+        differences=differences,
+        tagged={name: seen.backward[name] for name in tagged_truth},
+        tagged_truth=tagged_truth,
+    )
+
+
+def wrong_gradients(measured: Measured, autodiff: dict[str, float], differences: dict[str, float]) -> Iterator[str]:
+    """Each gradient that a referee refuses, by how much, and what it looks like."""
+    for name, error in autodiff.items():
+        if error > AUTODIFF_TOLERANCE:
+            words = gradients.what_is_wrong(measured.ours[name], measured.autodiff[name])
+            yield f"{name} is wrong by {error:.2g} of the largest gradient: {words}"
+        elif differences[name] > DIFFERENCES_TOLERANCE:
+            yield (
+                f"{name} agrees with autodiff but not with finite differences ({differences[name]:.2g}): "
+                "forward has a kink or a jump here, or hides part of itself from autodiff"
+            )
+    for name, error in gradients.leaf_errors(measured.tagged, measured.tagged_truth).items():
+        if error > AUTODIFF_TOLERANCE:
+            yield f"the value tagged {name!r} is not the gradient of what it names (off by {error:.2g})"
