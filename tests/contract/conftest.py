@@ -1,4 +1,9 @@
-"""Every test of this folder that asks for `case` runs over every layer, loss and model."""
+"""Every test of this folder that asks for `case` runs over every layer, loss and model.
+
+A case is a layer and how to draw an example for it; `case.draw` gives params, x and keywords (mask, key, labels),
+`case.draw_dy` a random gradient to come in. Shapes come from the annotations of the layer's own `forward`.
+`check(case)` reports `problems`, which break the contract, and `notes`: cached values that the lens could not show.
+"""
 
 import pytest
 

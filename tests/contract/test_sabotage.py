@@ -1,4 +1,8 @@
-"""The checker itself is checked: each of the usual mistakes is caught, and named."""
+"""The checker itself is checked: each of the usual mistakes is caught, and named.
+
+`Case(name, layer)` draws its input from the shapes annotated on `forward` (B is 2), so a `forward` written here repeats
+them.
+"""
 
 # pyright: reportIncompatibleMethodOverride=false, reportArgumentType=false
 
@@ -42,7 +46,7 @@ class DroppedMean(LayerNorm):
         return dx, dparams
 
 
-class NamesSwapped(Linear):
+class WrongValueTagged(Linear):
     def backward(self, params, cache, dy):
         tag("dy", dy * 2)
         dw = cache.x.reshape(-1, self.inputs).T @ dy.reshape(-1, self.outputs)
@@ -99,7 +103,7 @@ class NotFinite(Softmax):
         return cache.y * jnp.nan, None
 
 
-class ForgetsTheBatch(LayerNorm):
+class AveragesOverTheBatch(LayerNorm):
     """Sums where it should, then divides by the batch: right up to a factor."""
 
     def backward(self, params, cache, dy):
@@ -114,7 +118,7 @@ class ForgetsTheBatch(LayerNorm):
         (TransposedGradient(MultiHeadAttention(6, 2)), "dw_q is wrong by .*: it is the transpose of the right one"),
         (DroppedTerm(), r"dx is wrong by .*: at \[.*\] it is .*, expected .*; no common factor: a term may be missing"),
         (DroppedMean(6), "dx is wrong by .*a term may be missing"),
-        (NamesSwapped(5, 3), "the value tagged 'dy' is not the gradient of what it names"),
+        (WrongValueTagged(5, 3), "the value tagged 'dy' is not the gradient of what it names"),
         (UnknownName(5, 3), "the tag 'dinput' is not `d` . the name of a value tagged in forward"),
         (NameUsedTwice(5, 3), "two values are tagged 'x'; open a scope"),
         (WrongShape(5, 3), r"forward: return\[0\]: declared Float.*B I.*, came float64"),
@@ -123,7 +127,7 @@ class ForgetsTheBatch(LayerNorm):
         (Negated(), "dx is wrong by .*: its sign is turned round"),
         (Forgotten(5, 3), "db is wrong by .*: it is all zeros"),
         (NotFinite(), "dx is wrong by inf .*: it holds values that are not finite"),
-        (ForgetsTheBatch(6), "dgain is wrong by .*: it is 0.5 times the right one"),
+        (AveragesOverTheBatch(6), "dgain is wrong by .*: it is 0.5 times the right one"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
@@ -139,7 +143,7 @@ def test_cache_that_the_lens_cannot_see_is_noted() -> None:
     assert report.notes == ("the cache field 'y' is not tagged under its own name: the lens cannot show it",)
 
 
-def test_a_jump_that_autodiff_cannot_see_is_caught_by_finite_differences() -> None:
+def test_a_slope_hidden_from_autodiff_is_caught_by_finite_differences() -> None:
     class Cache(NamedTuple):
         x: Float[Array, "*B"]
 

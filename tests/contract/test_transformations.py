@@ -1,4 +1,7 @@
-"""The same result compiled and uncompiled, one by one and batched by vmap; precision is kept."""
+"""The same result compiled and uncompiled, one by one and batched by vmap; precision is kept.
+
+Errors are counted as for gradients: the largest difference, over the largest value among all results.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ from glassformer.check.draw import cast, is_float
 from glassformer.names import named_leaves
 
 
-def both_ways(case: Case, drawn, dy):
+def forward_and_backward(case: Case, drawn, dy):
     y, cache = case.layer.forward(drawn.params, drawn.x, **drawn.keywords)
     dx, dparams = case.layer.backward(drawn.params, cache, dy)
     return y, dx, dparams
@@ -18,17 +21,20 @@ def both_ways(case: Case, drawn, dy):
 def test_same_under_jit(case: Case) -> None:
     drawn = case.draw(1, jnp.float32)
     dy = case.draw_dy(1, drawn)
-    plain = both_ways(case, drawn, dy)
-    compiled = jax.jit(both_ways, static_argnums=0)(case, drawn, dy)
+    plain = forward_and_backward(case, drawn, dy)
+    compiled = jax.jit(forward_and_backward, static_argnums=0)(case, drawn, dy)
     assert gradient_error(compiled, plain) < 1e-5
 
 
 def test_same_under_vmap(case: Case) -> None:
-    draws = [case.draw(seed, jnp.float32) for seed in (1, 2, 3)]
-    dys = [case.draw_dy(seed, drawn) for seed, drawn in enumerate(draws)]
-    run = jax.jit(both_ways, static_argnums=0)
+    seeds = (1, 2, 3)
+    draws = [case.draw(seed, jnp.float32) for seed in seeds]
+    dys = [case.draw_dy(seed, drawn) for seed, drawn in zip(seeds, draws, strict=True)]
+    run = jax.jit(forward_and_backward, static_argnums=0)
     one_by_one = stack([run(case, drawn, dy) for drawn, dy in zip(draws, dys, strict=True)])
-    batched = jax.jit(jax.vmap(both_ways, in_axes=(None, 0, 0)), static_argnums=0)(case, stack(draws), stack(dys))
+    batched = jax.jit(jax.vmap(forward_and_backward, in_axes=(None, 0, 0)), static_argnums=0)(
+        case, stack(draws), stack(dys)
+    )
     assert gradient_error(batched, one_by_one) < 1e-5
 
 

@@ -3,7 +3,8 @@
 forward    scores = q @ k^T * scale + bias      pattern = softmax(scores) over the keys      z = pattern @ v
 backward   dv = pattern^T @ dz                  dpattern = dz @ v^T
            dscores = pattern * (dpattern - rowsum(dpattern * pattern))
-           dq = dscores @ k * scale             dk = dscores^T @ q * scale             dbias = dscores
+           dq = dscores @ k * scale             dk = dscores^T @ q * scale
+           dbias = dscores, summed over the axes it is shared along
 
 Self-attention and cross-attention are the same layer: keys and values may come from another sequence of another
 length. Where the mask is False the query may not look; a query that may look nowhere gets z = 0 and passes no gradient.
@@ -32,8 +33,8 @@ class Cache(NamedTuple):
     q: Float[Array, "B T H D"]
     k: Float[Array, "B S H D"]
     v: Float[Array, "B S H D"]
-    bias_shape: Static | None  # None where there is no bias
-    pattern: Float[Array, "B H T S"]  # each row adds up to 1: who looks at whom
+    bias_shape: Static | None  # a shape, not an array; None where there is no bias
+    pattern: Float[Array, "B H T S"]  # who looks at whom; a row adds up to 1, or is all 0 where nothing may be seen
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,16 @@ class Attention:
         self, params: None, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | None = None
     ) -> tuple[Float[Array, "B T H D"], Cache]:
         q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)
-        scores = jnp.einsum("bthd,bshd->bhts", q, k) * self.scale_for(q)
+        products = jnp.einsum("bthd,bshd->bhts", q, k)
+        scores = products * self.scale_for(q)
         if x.bias is not None:
             expect("attention", "number of axes of the bias", x.bias.ndim, 4, "(B, H, T, S), with 1 where it is shared")
             scores = scores + tag("bias", x.bias)
         scores = tag("scores", scores)
         if mask is not None:
             expect("attention", "number of axes of the mask", mask.ndim, 4, "(B, H, T, S), with 1 where it is shared")
-        pattern = tag("pattern", softmax(scores if mask is None else jnp.where(mask, scores, -jnp.inf)))
+            scores = jnp.where(mask, scores, -jnp.inf)
+        pattern = tag("pattern", softmax(scores))  # of a row that is -inf everywhere: zeros, not NaN
         z = tag("z", jnp.einsum("bhts,bshd->bthd", pattern, v))
         bias_shape = None if x.bias is None else Static(x.bias.shape)
         return z, Cache(q=q, k=k, v=v, bias_shape=bias_shape, pattern=pattern)
@@ -67,9 +70,10 @@ class Attention:
         dpattern = tag("dpattern", jnp.einsum("bthd,bshd->bhts", dz, v))
         # pattern = softmax(scores); where the mask was False pattern is 0, and so is dscores
         dscores = tag("dscores", softmax_backward(pattern, dpattern))
-        # scores = q @ k^T * scale + bias
+        # scores = products * scale + bias
         dbias = None if cache.bias_shape is None else tag("dbias", sum_to(cache.bias_shape.value, dscores))
         dproducts = dscores * self.scale_for(q)
+        # products = q @ k^T
         dq = tag("dq", jnp.einsum("bhts,bshd->bthd", dproducts, k))
         dk = tag("dk", jnp.einsum("bhts,bthd->bshd", dproducts, q))
         return Inputs(q=dq, k=dk, v=dv, bias=dbias), None

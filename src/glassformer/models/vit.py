@@ -2,12 +2,13 @@
 
 image -> patches -> linear [+ class token] + positions -> depth x block -> norm -> pool -> linear -> logits
 
-With a class token the answer is read off position 0, without one it is the mean over all tokens.
+With a class token the answer is read off position 0, without one it is the mean over all tokens. Images are B x Y x X
+pixels of G channels, bytes (which have no gradient: dx is None) or floats. Without a key nothing is dropped out.
 Dosovitskiy et al., 2020.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -25,8 +26,10 @@ from glassformer.layers import (
     PreNormBlock,
     SelfAttention,
     class_token,
+    first_token,
     layer_norm,
     linear,
+    mean_pool,
     positions,
     pre_norm_block,
     standardise,
@@ -48,11 +51,13 @@ class Params(NamedTuple):
 
 
 class Cache(NamedTuple):
+    """Patches, class token and positions keep nothing."""
+
     prepare: standardise.Cache
     patch: linear.Cache
     blocks: tuple[pre_norm_block.Cache, ...]
     norm: layer_norm.Cache
-    pool: Any
+    pool: first_token.Cache | mean_pool.Cache
     head: linear.Cache
 
 
@@ -64,7 +69,7 @@ class ViT(Model):
     hidden: int = 128  # F
     heads: int = 4  # H
     depth: int = 1  # L
-    start: positions.Start = positions.Sinusoidal()
+    start: positions.Start = positions.Sinusoidal()  # first value of the trained table
     with_class_token: bool = False
     dropout: float = 0.0
 
