@@ -15,7 +15,7 @@ ORDER = [  # a room may import from its own line and from the lines above it
     {"layers", "losses", "data"},
     {"models"},
     {"train", "recipes"},
-    {"check"},
+    {"check", "lens"},
     {"bench"},
     {"cli"},
 ]

@@ -22,9 +22,10 @@ def write_whole(path: Path, content: bytes | str) -> None:
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         raise FileError(
             f"{path}: cannot be written: {error.strerror or error}; what was there before is unchanged. "
             "Free some space, or choose another folder with --out"
         ) from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)  # where all went well it is not there any more

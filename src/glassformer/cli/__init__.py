@@ -9,10 +9,13 @@ from typing import Annotated
 import typer
 
 from glassformer import __version__
+from glassformer.cli.attend import attend
 from glassformer.cli.bench import bench
 from glassformer.cli.data import data
+from glassformer.cli.eval import eval_
 from glassformer.cli.gradcheck import gradcheck
 from glassformer.cli.info import info
+from glassformer.cli.predict import predict
 from glassformer.cli.train import train
 
 app = typer.Typer(
@@ -25,6 +28,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train)
+app.command("eval")(eval_)
+app.command()(predict)
+app.command()(attend)
 app.command()(info)
 app.command()(gradcheck)
 app.add_typer(bench, name="bench")

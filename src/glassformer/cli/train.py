@@ -41,19 +41,20 @@ def train(
 
         report({"presets": preset_names()}, "\n".join(preset_names()), as_json=json)
         return
+    flags = {
+        "training.epochs": epochs,
+        "training.batch": batch,
+        "optimiser.lr": lr,
+        "training.seed": seed,
+        "engine.rng": rng or None,
+        "engine.deterministic": deterministic or None,
+    }
     with TrainingProgress() as progress:
         signal.signal(signal.SIGINT, progress.stop_soon)
         if resume:
+            refuse({"data": data, "seeds": seeds, "set": set_, "recipe": recipe, "out": out, **flags})
             result = fit.resume(resume, progress.announce(resume))
         else:
-            flags = {
-                "training.epochs": epochs,
-                "training.batch": batch,
-                "optimiser.lr": lr,
-                "training.seed": seed,
-                "engine.rng": rng or None,
-                "engine.deterministic": deterministic or None,
-            }
             chosen, data_set = choose(preset, recipe, data, set_ or [], flags)
             folder = out or fit.new_folder(recipe.stem if recipe else preset)
             listener = progress.announce(folder, chosen, data_set)
@@ -76,13 +77,22 @@ def choose(
     def read(images: int) -> "Recipe":
         return presets.recipe_file(file, images) if file else presets.preset(preset, images)
 
-    named = with_changes(read(0), [change for change in changes if change.startswith("data=")])
+    named = with_changes(read(0), [change for change in changes if change.partition("=")[0].strip() == "data"])
     data_set = load(data or named.data)
     recipe = with_changes(read(len(data_set.train.labels)), changes)
     for name, value in {"data": data or named.data, **flags}.items():
         if value is not None:
             recipe = with_change(recipe, name, value, name)
     return resolved(recipe, data_set), data_set
+
+
+def refuse(options: dict[str, Any]) -> None:
+    """A resumed run keeps its recipe: whatever else was asked for would be ignored."""
+    given = [name for name, value in options.items() if value not in (None, "", [])]
+    if given:
+        raise typer.BadParameter(
+            f"a run goes on with its own recipe; {', '.join(given)} cannot be changed", param_hint="--resume"
+        )
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from glassformer.data import Dataset, Samples, make_dataset
 from glassformer.data import load as load_data
+from glassformer.errors import DataError
 from glassformer.train.loop import Listener, Loop, resolved, result
 from glassformer.train.many_seeds import train_seeds, with_seed
 from glassformer.train.presets import DEFAULT, preset
@@ -99,6 +100,10 @@ def as_dataset(data: str | Dataset | Arrays) -> Dataset:
         return load_data(data)
     if isinstance(data, Dataset):
         return data
+    if len(data) != 4:
+        raise DataError(
+            f"fit: {len(data)} arrays came, expected four: train images, train labels, test images, test labels"
+        )
     train_images, train_labels, test_images, test_labels = (np.asarray(array) for array in data)
     return make_dataset("arrays", Samples(train_images, train_labels), Samples(test_images, test_labels))
 

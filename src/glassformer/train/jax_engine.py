@@ -111,15 +111,24 @@ def take_steps(step: Callable[..., Any], state: State, batches: Batches, first: 
 def take_step(
     recipe: Recipe, optimiser: optax.GradientTransformation, state: State, batches: Batches, i: Any
 ) -> tuple[State, Any]:
-    chosen, weights = batches.order[i], batches.weights[i]
-    images, labels = batches.images[chosen], batches.labels[chosen]
-    key_shift, key_model = jax.random.split(jax.random.fold_in(batches.key, i))
-    images = shifted(key_shift, images, recipe.training.shift)
-    loss, dparams = loss_and_gradient(
-        recipe.model, recipe.training.loss, state.params, images, labels=labels, weights=weights, key=key_model
-    )
+    loss, dparams = loss_of_step(recipe, state.params, batches, i)
     updates, memory = optimiser.update(dparams, state.optimiser, state.params)
     return State(params=optax.apply_updates(state.params, updates), optimiser=memory), loss
+
+
+def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any]:
+    """Loss and gradient of the step's own samples, with its own shifts and its own dropout."""
+    chosen = batches.order[i]
+    key_shift, key_model = jax.random.split(jax.random.fold_in(batches.key, i))
+    return loss_and_gradient(
+        recipe.model,
+        recipe.training.loss,
+        params,
+        shifted(key_shift, batches.images[chosen], recipe.training.shift),
+        labels=batches.labels[chosen],
+        weights=batches.weights[i],
+        key=key_model,
+    )
 
 
 def shifted(key: Any, images: Any, most: int) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from glassformer.data.dataset import Dataset, Samples, hold_out
 from glassformer.errors import TrainingError
 from glassformer.train.jax_engine import Batches, JaxEngine
-from glassformer.train.not_finite import explain
+from glassformer.train.not_finite import all_finite, explain
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
 from glassformer.train.run_folder import Progress, Row, RunFolder
@@ -53,8 +53,9 @@ class Loop:
         self.steps_at_once = 8  # of a stretch; found out while running
 
     def begin(self) -> None:
+        self.state = self.engine.start(self.order.init(self.recipe.model))  # first: it may refuse the recipe
         self.folder.create(self.recipe)
-        self.state = self.engine.start(self.order.init(self.recipe.model))
+        self.save()
 
     def resume(self) -> None:
         like = jax.eval_shape(lambda key: self.engine.start(self.recipe.model.init(key)), jax.random.key(0))
@@ -93,9 +94,9 @@ class Loop:
         start = time.monotonic()
         self.state, losses = self.engine.run(self.state, batches, first, last)
         seconds = time.monotonic() - start
-        if not np.isfinite(losses).all():
-            step = first + int(np.argmin(np.isfinite(losses)))
-            raise TrainingError(explain(self.engine, before, batches, first, step, epoch, self.folder.path))
+        good = first + int(np.isfinite(losses).cumprod().sum())
+        if good < last or not all_finite(self.state.params):
+            raise TrainingError(explain(self.engine, before, batches, first, good, epoch, self.folder.path))
         batch = self.recipe.training.batch
         counts = np.minimum(self.engine.count - np.arange(first, last) * batch, batch)
         self.progress = dataclasses.replace(

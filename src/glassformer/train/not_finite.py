@@ -1,41 +1,40 @@
-"""When a loss is not finite any more: at which step, and in which layer the first such value appeared."""
+"""When training runs into a value that is not finite: at which step, and in which layer it first appeared."""
 
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from glassformer.names import named_leaves, recording, visiting
-from glassformer.train.gradient import loss_and_gradient
-from glassformer.train.jax_engine import Batches, JaxEngine, State
+from glassformer.train.jax_engine import Batches, JaxEngine, State, loss_of_step
+
+
+@jax.jit
+def all_finite(params: Any) -> jax.Array:
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
 
 
 def explain(engine: JaxEngine, before: State, batches: Batches, first: int, step: int, epoch: int, run: Path) -> str:
-    """Replay up to the step before, then look at every value of the one that failed."""
+    """Replay up to the step, then look at every value of it."""
     state, _ = engine.run(before, batches, first, step)
-    where = first_not_finite(engine, state, batches, step)
+    parameter = first_not_finite(named_leaves(state.params))
+    if parameter:
+        what = f"after step {step} of epoch {epoch} the parameter {parameter} is not finite"
+    else:
+        seen: dict[str, Any] = {}
+        with visiting(recording(seen)):
+            loss_of_step(engine.recipe, state.params, batches, step)
+        value = first_not_finite(seen) or "the loss itself"
+        what = f"at step {step + 1} of epoch {epoch} the loss is not finite; the first such value is {value}"
     return (
-        f"the loss is not finite at step {step + 1} of epoch {epoch}; the first such value is {where}. "
-        f"The last good checkpoint is kept in {run}; try a lower learning rate (--lr) or optimiser.clip=1.0"
+        f"{what}. The last good checkpoint is kept in {run}; "
+        "try a lower learning rate (--lr) or clipping (--set optimiser.clip=1)"
     )
 
 
-def first_not_finite(engine: JaxEngine, state: State, batches: Batches, step: int) -> str:
-    for name, leaf in named_leaves(state.params).items():
-        if not jnp.isfinite(leaf).all():
-            return f"the parameter {name}, after the update of the step before"
-    chosen = batches.order[step]
-    seen: dict[str, Any] = {}
-    with visiting(recording(seen)):
-        loss_and_gradient(
-            engine.recipe.model,
-            engine.recipe.training.loss,
-            state.params,
-            batches.images[chosen],
-            labels=batches.labels[chosen],
-            weights=batches.weights[step],
-        )
-    for name, value in seen.items():
+def first_not_finite(values: dict[str, Any]) -> str | None:
+    for name, value in values.items():
         if jnp.issubdtype(value.dtype, jnp.floating) and not jnp.isfinite(value).all():
             return name
-    return "in the update of the optimiser"
+    return None

@@ -1,14 +1,18 @@
 """Optimisers and schedules: the recipe's words turned into one optax transformation."""
 
+import inspect
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
+import jax
+import jax.numpy as jnp
 import optax
 
-from glassformer.errors import SettingError
+from glassformer.errors import SettingError, at_least
 from glassformer.names import nearest
 
-# The seeds of the common ones; any other optimiser of optax that takes a learning rate is accepted by name.
+# With settings of their own; any other optimiser of optax that needs a learning rate alone is accepted by its name.
 PRESETS = ("sgd", "momentum", "adam", "adamw")
 
 
@@ -21,6 +25,13 @@ class Schedule:
     factor: float = 0.5  # step, exponential: what the rate is multiplied by
     warmup: float = 0.1  # warmup-cosine: share of the run that rises
     final: float = 0.0  # cosine, warmup-cosine: share of the rate at the end
+
+    def __post_init__(self) -> None:
+        at_least("schedule", 1, every=self.every)
+        if not self.factor > 0:
+            raise SettingError(f"schedule: factor is {self.factor}, expected a number above 0")
+        if not (0 <= self.warmup < 1 and 0 <= self.final <= 1):
+            raise SettingError(f"schedule: warmup {self.warmup} and final {self.final} are shares, expected 0 to 1")
 
     def rate(self, peak: float, steps_per_epoch: int, epochs: int) -> optax.Schedule:
         total = steps_per_epoch * epochs
@@ -54,8 +65,25 @@ class Optimiser:
             raise SettingError(f"optimiser: lr is {self.lr}, expected a number above 0")
         if self.clip < 0 or self.weight_decay < 0:
             raise SettingError(f"optimiser: clip {self.clip} and weight_decay {self.weight_decay} must not be below 0")
-        if self.name not in PRESETS and not callable(getattr(optax, self.name, None)):
-            raise SettingError(f"optimiser: {self.name!r} is not known{nearest(self.name, list(PRESETS))}")
+        if self.name not in known_names():
+            raise SettingError(
+                f"optimiser: {self.name!r} is not known{nearest(self.name, known_names())}; "
+                f"there are {', '.join(PRESETS)} and optax's"
+            )
+        if self.name not in PRESETS:
+            self.try_out()
+
+    def try_out(self) -> None:
+        """Refuse an optimiser that needs more than gradients and a schedule, before anything is computed."""
+
+        def one_step(params: Any) -> Any:
+            transformation = self.transformation(1, 1)
+            return transformation.update(params, transformation.init(params), params)
+
+        try:
+            jax.eval_shape(one_step, {"w": jnp.zeros((1, 1))})
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"optimiser: {self.name} cannot be used here: {error}") from None
 
     def transformation(self, steps_per_epoch: int, epochs: int) -> optax.GradientTransformation:
         rate = self.schedule.rate(self.lr, steps_per_epoch, epochs)
@@ -74,3 +102,13 @@ class Optimiser:
                 return optax.adamw(rate, b1=self.b1, b2=self.b2, weight_decay=self.weight_decay)
             case _:
                 return getattr(optax, self.name)(rate)
+
+
+@cache
+def known_names() -> list[str]:
+    """The presets, and every function of optax that begins with a learning rate."""
+    functions = inspect.getmembers(optax, inspect.isfunction)
+    return [
+        *PRESETS,
+        *(name for name, made in functions if "learning_rate" in list(inspect.signature(made).parameters)[:1]),
+    ]

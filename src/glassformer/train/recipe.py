@@ -20,6 +20,9 @@ class Training:
     def __post_init__(self) -> None:
         at_least("training", 1, epochs=self.epochs, batch=self.batch)
         at_least("training", 0, seed=self.seed, shift=self.shift)
+        if self.seed >= 1 << 63:
+            raise SettingError(f"training: seed is {self.seed}, expected less than 2^63")
+        LabelSmoothing(self.label_smoothing)  # it refuses what is not a share
 
     @property
     def loss(self) -> CrossEntropy | LabelSmoothing:
@@ -37,6 +40,7 @@ class Validation:
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
             raise SettingError(f"validation: share is {self.share}, expected 0 to below 1")
+        at_least("validation", 0, patience=self.patience)
         if self.patience and not self.share:
             raise SettingError("validation: early stopping (patience) needs a validation share above 0")
 

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from glassformer.errors import SettingError
+from glassformer.errors import CheckpointError, SettingError
+from glassformer.layers.positions import Uniform, Xavier
 from glassformer.models import Model, PatchAttention
 from glassformer.names import named_leaves, with_leaves
 
@@ -72,16 +73,14 @@ class Xorshift:
         if not isinstance(model, PatchAttention):
             raise SettingError(f"rng: xorshift repeats runs of patch_attention; this model is {type(model).__name__}")
         params = Threefry(0).init(model)  # for everything that is not drawn: biases, fixed starts
-        limits = {"patch.w": None, "positions.pos": getattr(model.start, "limit", 0.0)}
-        limits |= dict.fromkeys(("attn.w_q", "attn.w_k", "attn.w_v", "ff.w_up", "ff.w_down", "head.w"))
-        drawn = {}
-        for name, limit in limits.items():
-            shape = named_leaves(params)[name].shape
-            if limit is None:
-                limit = float(np.sqrt(np.float32(6.0) / np.float32(sum(shape))))
-            if limit:
-                drawn[name] = jax.numpy.asarray(self.uniform(shape, limit))
-        return with_leaves(params, drawn)
+        leaves = named_leaves(params)
+        names = ["patch.w", "positions.pos", "attn.w_q", "attn.w_k", "attn.w_v", "ff.w_up", "ff.w_down", "head.w"]
+        limits = {name: float(np.sqrt(np.float32(6.0) / np.float32(sum(leaves[name].shape)))) for name in names}
+        if isinstance(model.start, Uniform):
+            limits["positions.pos"] = model.start.limit
+        elif not isinstance(model.start, Xavier):
+            del limits["positions.pos"]
+        return with_leaves(params, {name: self.uniform(leaves[name].shape, limit) for name, limit in limits.items()})
 
     def shuffled(self, epoch: int, count: int) -> np.ndarray:
         if self.order is None:
@@ -102,6 +101,8 @@ class Xorshift:
         return {"x": np.array([self.x], np.uint64), **order}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        if "x" not in state:
+            raise CheckpointError("the saved state has no 'order.x', so the generator cannot go on where it stood")
         self.x = int(state["x"][0])
         self.order = state.get("order")
 

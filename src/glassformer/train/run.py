@@ -103,11 +103,16 @@ class Run:
 
     def evaluate(self, images: np.ndarray | None = None, labels: np.ndarray | None = None) -> Evaluation:
         """Score on labelled images; without any, on the test set of the data the run was trained on."""
-        if images is None or labels is None:
+        if images is None and labels is None:
             images, labels = load_data(self.recipe.data).test
-        labels = np.asarray(labels)
-        if len(labels) != len(images):
-            raise DataError(f"evaluate: {len(images)} images and {len(labels)} labels came; they must be as many")
+        if images is None or labels is None:
+            raise DataError("evaluate: images and labels belong together, and only one of them came")
+        images, labels = self.as_batch(images), np.asarray(labels)
+        if labels.shape != (len(images),) or not np.issubdtype(labels.dtype, np.integer):
+            raise DataError(
+                f"evaluate: labels are {labels.dtype} of shape {labels.shape}, expected a whole number for each of "
+                f"{len(images)} images"
+            )
         if labels.min() < 0 or labels.max() >= len(self.classes):
             known = len(self.classes) - 1
             raise DataError(f"evaluate: labels {labels.min()} to {labels.max()} came, the model knows 0 to {known}")

@@ -90,9 +90,9 @@ class RunFolder:
         return fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path), tuple(classes)
 
     def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
+        self.save_log(progress.rows)  # before the state, which alone says where the run stands
         arrays = named_leaves({"state": state, "order": order})
         save_arrays(self.path / "state.safetensors", arrays, {"progress": asdict(progress)})
-        self.save_log(progress.rows)
 
     def load_state(self, like: State) -> tuple[State, dict[str, np.ndarray], Progress]:
         path = self.path / "state.safetensors"

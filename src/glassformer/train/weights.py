@@ -17,7 +17,7 @@ FORMAT = 1  # raised when an older release could not read the file
 
 def save_arrays(path: Path, arrays: dict[str, Any], about: dict[str, Any]) -> None:
     """Write the arrays by name; `about` is stored beside them as JSON."""
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     write_whole(path, save(plain, {"glassformer": json.dumps({"format": FORMAT, **about})}))
 
 
@@ -51,4 +51,6 @@ def fill(tree: Any, arrays: dict[str, np.ndarray], where: Path) -> Any:
             raise CheckpointError(f"{where}: {name!r} is missing")
         if arrays[name].shape != leaf.shape:
             raise CheckpointError(f"{where}: {name!r} has shape {arrays[name].shape}, the model expects {leaf.shape}")
+        if arrays[name].dtype != leaf.dtype:
+            raise CheckpointError(f"{where}: {name!r} is {arrays[name].dtype}, the model expects {leaf.dtype}")
     return with_leaves(tree, {name: np.asarray(array) for name, array in arrays.items()})

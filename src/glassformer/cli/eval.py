@@ -1,0 +1,130 @@
+"""glassformer eval: score a trained run on a data set."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from glassformer.train.run import Evaluation
+
+LONG_NAME = 4  # letters: columns are headed by numbers where a class has a longer name
+
+
+def eval_(
+    run: Annotated[
+        Path | None, typer.Argument(help="folder written by `glassformer train` (default: the model that comes along)")
+    ] = None,
+    data: Annotated[str, typer.Option("--data", "-d", help="data set name, or a path (default: the run's)")] = "",
+    png: Annotated[Path | None, typer.Option(help="draw the confusion matrix into this file")] = None,
+    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
+) -> None:
+    """Score a run on the test images of a data set: accuracy, loss, a table per class, the confusion matrix.
+
+    Example: `glassformer eval runs/vit-nano-1 --data mnist --png confusion.png`
+    """
+    from glassformer.cli.output import report
+    from glassformer.data import load as load_data
+    from glassformer.files import write_whole
+    from glassformer.train.run import load
+
+    loaded = load(run or "")
+    name = data or loaded.recipe.data
+    data_set = load_data(name)
+    if data_set.classes != loaded.classes:
+        typer.echo(
+            f"note: the classes of {name} have other names than the run's; labels are compared by number", err=True
+        )
+    found = loaded.evaluate(*data_set.test)
+    result = {
+        "accuracy": found.accuracy,
+        "loss": found.loss,
+        "count": len(data_set.test.labels),
+        "classes": list(found.classes),
+        "per_class": found.per_class,
+        "confusion": found.confusion.tolist(),  # rows are labels, columns what was predicted
+        "data": name,
+        "run": str(loaded.path),
+        "png": str(png) if png else None,
+    }
+    if png:
+        write_whole(png, confusion_picture(found, f"{loaded.path.name} on {Path(name).name}"))
+    text = f"{loaded.path.name} on the {result['count']:,} test images of {name}\n{as_text(found)}"
+    report(result, f"{text}\n\nwrote {png}" if png else text, as_json=json)
+
+
+def as_text(found: "Evaluation") -> str:
+    return "\n\n".join(
+        [
+            f"accuracy {100 * found.accuracy:.2f} %   loss {found.loss:.4f}",
+            class_table(found),
+            "confusion: a row is a label, a column what was predicted\n" + confusion_table(found),
+        ]
+    )
+
+
+def class_table(found: "Evaluation") -> str:
+    width = max(len("class"), *map(len, found.classes))
+    lines = [f"{'class':{width}}  {'count':>7}  {'recall':>8}  {'precision':>9}"]
+    for row in found.per_class:
+        recall, precision = (percent(row[column]) for column in ("recall", "precision"))
+        lines.append(f"{row['class']:{width}}  {row['count']:7,}  {recall:>8}  {precision:>9}")
+    return "\n".join(lines)
+
+
+def confusion_table(found: "Evaluation") -> str:
+    heads, rows = axis_names(found.classes)
+    left = max(map(len, rows))
+    width = max(len(str(found.confusion.max())), *map(len, heads))
+    lines = [" ".join([" " * left, *(f"{head:>{width}}" for head in heads)])]
+    for name, counts in zip(rows, found.confusion, strict=True):
+        lines.append(" ".join([f"{name:{left}}", *(f"{count or '.':>{width}}" for count in counts)]))
+    return "\n".join(lines)
+
+
+def axis_names(classes: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Of the columns and of the rows: long names would make columns too wide, so they are numbered on both sides."""
+    if max(map(len, classes)) <= LONG_NAME:
+        return list(classes), list(classes)
+    numbers = [str(i) for i in range(len(classes))]
+    return numbers, [f"{number:>{len(numbers[-1])}} {name}" for number, name in zip(numbers, classes, strict=True)]
+
+
+def confusion_picture(found: "Evaluation", title: str) -> bytes:
+    """A PNG. The colour is the share of its row, on a scale that lets a handful of mistakes be seen."""
+    import io
+
+    import numpy as np
+    from matplotlib import colormaps
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    count = len(found.classes)
+    heads, rows = axis_names(found.classes)
+    shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
+    shades = shares**0.4  # 1 % of a row is then a sixth of the way, not a hundredth
+    side = 0.48 * count + 1.6
+    figure = Figure(figsize=(side + 0.08 * max(map(len, rows)), side), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.imshow(colormaps["Blues"](0.9 * shades))
+    for i, j in np.argwhere(found.confusion):
+        colour = "white" if shades[i, j] > 0.6 else "#222222"
+        weight = "bold" if i == j else "normal"
+        axes.text(j, i, str(found.confusion[i, j]), ha="center", va="center", color=colour, size=9, weight=weight)
+    axes.set_xticks(range(count), heads)
+    axes.set_yticks(range(count), rows)
+    axes.set_xticks(np.arange(count + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(count + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="#dddddd", linewidth=0.6)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(f"{title}: {100 * found.accuracy:.2f} % right", size=11)
+    axes.set(xlabel="predicted", ylabel="label")
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=150)
+    return picture.getvalue()
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f} %"

@@ -1,0 +1,199 @@
+"""Attention over an image: who looks at whom in each block and head, and all blocks together.
+
+The numbers come from the model's own forward, so they are those that made its answer. Abnar & Zuidema, 2020 (rollout).
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from glassformer.errors import SettingError, ShapeError, UnknownNameError
+from glassformer.models import Model, PatchAttention, ViT
+from glassformer.names import recording, visiting
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
+
+PATTERN = "attn.pattern"
+LEAST = 1 / 4  # of the even share: the dark end of the colours, for this and less
+Query = tuple[int, int] | Literal["mean", "class"]  # a patch (row, column); the mean over all patches; the class token
+
+
+def attention_maps(model: Model, params: Any, images: np.ndarray) -> dict[str, np.ndarray]:
+    """Attention patterns (B, H, T, T) of a batch of images by name, in the order of the blocks; rows add up to 1.
+
+    >>> from glassformer.data import load as load_data
+    >>> from glassformer.train.run import load
+    >>> run = load()
+    >>> maps = attention_maps(run.model, run.params, load_data("mnist-mini").test.images[:3])
+    >>> {name: pattern.shape for name, pattern in maps.items()}
+    {'blocks.0.attn.pattern': (3, 1, 49, 49)}
+    """
+    seen: dict[str, Any] = {}
+    with visiting(recording(seen)):
+        model.forward(params, images)
+    maps = {name: np.asarray(value) for name, value in seen.items() if name.endswith(PATTERN)}
+    if not maps:
+        raise UnknownNameError(
+            f"{type(model).__name__} has no attention: no value in its forward is called {PATTERN!r}; "
+            "models with attention are patch_attention and vit"
+        )
+    return maps
+
+
+def rollout(maps: Mapping[str, np.ndarray]) -> np.ndarray:
+    """How much of each input token is in each output token (B, T, T), if only attention and residuals mixed them.
+
+    A_l = (mean over heads of pattern_l + I) / 2      half of what a block puts out came past it, through the residual
+    A_l = A_l / its row sums                          1 already, but for rounding
+    R   = A_L @ … @ A_2 @ A_1                         rows are output tokens, columns input tokens
+    """
+    product = None
+    for pattern in maps.values():
+        mixed = pattern.mean(axis=1, dtype=np.float64) + np.eye(pattern.shape[-1])
+        mixed /= mixed.sum(axis=-1, keepdims=True)
+        product = mixed if product is None else mixed @ product
+    if product is None:
+        raise ShapeError("rollout: no attention maps came, expected those of at least one block")
+    return product
+
+
+@dataclass(frozen=True)
+class Panel:
+    """How much of the query's attention each patch receives: in one head of one block, or over all blocks."""
+
+    name: str  # the value it was taken from: blocks.0.attn.pattern; or rollout
+    title: str
+    head: int | None  # None: all heads, in rollout
+    shares: np.ndarray  # (rows, columns); with class_share they add up to 1
+    class_share: float | None  # what the class token receives; None where there is none
+
+
+def panels(model: Model, maps: Mapping[str, np.ndarray], query: Query = "mean") -> list[list[Panel]]:
+    """One row per block, one panel per head, of the first image of the batch."""
+    return [
+        [panel(model, name, f"block {b} · head {h}", h, pattern[0, h], query) for h in range(pattern.shape[1])]
+        for b, (name, pattern) in enumerate(maps.items())
+    ]
+
+
+def rollout_panel(model: Model, maps: Mapping[str, np.ndarray], query: Query = "mean") -> Panel:
+    return panel(model, "rollout", "rollout over all blocks", None, rollout(maps)[0], query)
+
+
+def panel(model: Model, name: str, title: str, head: int | None, pattern: np.ndarray, query: Query) -> Panel:
+    """The row of the pattern (T, T) that belongs to the query, laid out over the image."""
+    rows, columns = patch_grid(model)
+    first = pattern.shape[-1] - rows * columns  # 1 where a class token stands in front
+    if query == "mean":
+        received = pattern[first:].mean(axis=0)
+    elif query == "class":
+        if not first:
+            raise SettingError("query: this model has no class token; ask for a patch (row,column) or for the mean")
+        received = pattern[0]
+    else:
+        row, column = query
+        if not (0 <= row < rows and 0 <= column < columns):
+            raise SettingError(f"query: patch {row},{column} came, expected rows 0-{rows - 1}, columns 0-{columns - 1}")
+        received = pattern[first + row * columns + column]
+    shares = received[first:].reshape(rows, columns)
+    class_share = float(received[0]) if first else None
+    return Panel(name=name, title=title, head=head, shares=shares, class_share=class_share)
+
+
+def patch_grid(model: Model) -> tuple[int, int]:
+    """Rows and columns of patches, the tokens of an image model with attention."""
+    if not isinstance(model, ViT | PatchAttention):
+        raise UnknownNameError(f"{type(model).__name__} does not cut images into patches")
+    return model.patches.grid
+
+
+def picture(
+    image: np.ndarray, blocks: list[list[Panel]], rolled: Panel | None = None, query: Query = "mean", title: str = ""
+) -> bytes:
+    """A PNG: the image with its patches, one panel per block (down) and head (across), and the rollout if there is one.
+
+    All panels share one scale of colour, in doublings of the even share: what each patch gets if nothing stands out.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
+    drawn = [one for row in blocks for one in row] + ([rolled] if rolled else [])
+    most = max(2.0, *(one.shares.max() * one.shares.size for one in drawn))
+    scale = LogNorm(LEAST, most, clip=True)
+    depth, heads = len(blocks), len(blocks[0])
+    beside = depth == 1 and rolled is not None  # a single block has room beside it, several have it below the image
+    below = depth > 1 and rolled is not None
+    widths = [min(max(1.0, depth / 2), 2.0), *[1.0] * (heads + beside)]
+    inches = min(max(14 / sum(widths), 1.0), 2.5)
+    figure = Figure((inches * sum(widths) + 1.0, (inches + 0.28) * depth + 0.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(depth, len(widths), width_ratios=widths)
+    half = (depth + 1) // 2 if below else depth
+
+    draw_image(figure.add_subplot(grid[:half, 0]), image, drawn[0].shares.shape, query)
+    for b, row in enumerate(blocks):
+        for h, one in enumerate(row):
+            draw_panel(figure.add_subplot(grid[b, 1 + h]), image, one, query, scale)
+    if rolled:
+        draw_panel(figure.add_subplot(grid[half:, 0] if below else grid[0, -1]), image, rolled, query, scale)
+    ticks = {LEAST * 2**n: f"{'' if n else '≤'}{LEAST * 2**n:g}x" for n in range(12) if LEAST * 2**n <= most}
+    bar = figure.colorbar(figure.axes[1].images[0], ax=figure.axes, aspect=16 * depth, pad=0.012)
+    bar.set_ticks(list(ticks), labels=list(ticks.values()), minor=False)
+    bar.minorticks_off()
+    bar.outline.set_visible(False)  # pyright: ignore
+    bar.ax.tick_params(length=0, labelsize=8)
+    bar.set_label("attention, in even shares", size=8)
+    figure.suptitle(title, x=0.01, ha="left", size=10.5, linespacing=1.4)
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=150)
+    return png.getvalue()
+
+
+def draw_image(axes: "Axes", image: np.ndarray, grid: tuple[int, ...], query: Query) -> None:
+    """The image as the model sees it, cut into its patches."""
+    height, width = image.shape[:2]
+    shown = image[..., 0] if image.shape[-1] == 1 else image
+    axes.imshow(shown, cmap="gray", extent=(0, width, height, 0))
+    lines = {"color": "white", "alpha": 0.35, "linewidth": 0.6}
+    for y in np.linspace(0, height, grid[0] + 1)[1:-1]:
+        axes.axhline(y, **lines)
+    for x in np.linspace(0, width, grid[1] + 1)[1:-1]:
+        axes.axvline(x, **lines)
+    finish(axes, image, grid, query, f"the image in {grid[0]}x{grid[1]} patches")
+
+
+def draw_panel(axes: "Axes", image: np.ndarray, one: Panel, query: Query, scale: "Normalize") -> None:
+    """Patches in the colour of their share; the ink as an outline, so that it does not change the colours."""
+    from matplotlib.patheffects import withStroke
+    from PIL import Image
+    from PIL.ImageFilter import GaussianBlur
+
+    height, width, channels = image.shape
+    grey = Image.fromarray(image[..., 0]) if channels == 1 else Image.fromarray(image).convert("L")
+    axes.imshow(one.shares * one.shares.size, cmap="viridis", norm=scale, extent=(0, width, height, 0))
+    fine = np.asarray(grey.resize((8 * width, 8 * height), Image.Resampling.BICUBIC).filter(GaussianBlur(4)))
+    x, y = (np.arange(8 * side) / 8 + 1 / 16 for side in (width, height))
+    if fine.max() > fine.min():
+        level = 0.55 * fine.min() + 0.45 * fine.max()
+        outline = axes.contour(x, y, fine, levels=[level], colors="white", linewidths=1.3)
+        outline.set_path_effects([withStroke(linewidth=2.6, foreground="#00000080")])
+    share = "" if one.class_share is None else f"\nclass token {100 * one.class_share:.0f} %"
+    finish(axes, image, one.shares.shape, query, one.title + share)
+
+
+def finish(axes: "Axes", image: np.ndarray, grid: tuple[int, ...], query: Query, title: str) -> None:
+    """Title, no axes, and a frame around the patch that asks."""
+    from matplotlib.patches import Rectangle
+
+    axes.set_title(title, size=9, pad=4)
+    axes.set_axis_off()
+    if not isinstance(query, str):
+        high, wide = image.shape[0] / grid[0], image.shape[1] / grid[1]
+        corner = (query[1] * wide, query[0] * high)
+        axes.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor="#ff6a00", linewidth=2, clip_on=False))
