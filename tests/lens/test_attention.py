@@ -53,7 +53,7 @@ def test_maps_are_those_of_the_forward_and_their_rows_add_up_to_one(
 def test_a_model_without_attention_is_refused() -> None:
     model = MLP(images=SMALL, hidden=(4,))
     with pytest.raises(
-        UnknownNameError, match="MLP has no attention: .* models with attention are patch_attention and vit"
+        UnknownNameError, match=r"MLP has no attention: .* models with attention are patch_attention and vit"
     ):
         attention_maps(model, *drawn(model))
 

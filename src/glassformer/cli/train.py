@@ -23,6 +23,7 @@ def train(
     recipe: Annotated[Path | None, typer.Option(help="a recipe of your own, TOML")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
     resume: Annotated[Path | None, typer.Option(help="go on with the run in this folder")] = None,
+    engine: Annotated[str, typer.Option(help="auto (the fastest that can), or jax")] = "",
     rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="GPU: repeat to the bit")] = False,
     list_: Annotated[bool, typer.Option("--list", help="show the presets and stop")] = False,
@@ -46,6 +47,7 @@ def train(
         "training.batch": batch,
         "optimiser.lr": lr,
         "training.seed": seed,
+        "engine.name": engine or None,
         "engine.rng": rng or None,
         "engine.deterministic": deterministic or None,
     }

@@ -40,10 +40,12 @@ def to_plain(settings: Any) -> Any:
 def from_plain(expected: Any, value: Any, where: str = "") -> Any:
     """The dataclass that `value` describes. Fields that are not named keep their defaults."""
     kinds = kinds_of(expected)
-    if kinds and isinstance(value, str | dict):
-        given = {"kind": value} if isinstance(value, str) else dict(value)
+    if type(value) in kinds.values():
+        return value
+    if kinds:
+        given = dict(value) if isinstance(value, dict) else {"kind": value}
         kind = given.pop("kind", None)
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             raise SettingError(f"{where}.kind: {kind!r} came{nearest(str(kind), kinds)}, expected {', '.join(kinds)}")
         return build(kinds[kind], given, where)
     if dataclasses.is_dataclass(expected) and isinstance(value, dict):
@@ -92,16 +94,17 @@ def with_changes(settings: Settings, changes: list[str]) -> Settings:
 def with_change(settings: Any, name: str, value: Any, full_name: str) -> Any:
     first, _, rest = name.partition(".")
     must_be_known(type(settings), first, full_name)
+    expected = typing.get_type_hints(type(settings))[first]
     if rest:
         part = getattr(settings, first)
         if not dataclasses.is_dataclass(part):
             raise SettingError(f"{full_name}: {first} is a plain value and has no setting {rest!r}")
-        if rest == "kind":
-            value = from_plain(typing.get_type_hints(type(settings))[first], value, first)
+        if rest == "kind" and kinds_of(expected):
+            value = from_plain(expected, value, full_name.removesuffix(".kind"))
         else:
             value = with_change(part, rest, value, full_name)
     else:
-        value = from_plain(typing.get_type_hints(type(settings))[first], value, full_name)
+        value = from_plain(expected, value, full_name)
     return dataclasses.replace(settings, **{first: value})
 
 

@@ -1,0 +1,166 @@
+"""The presets' models once more, in PyTorch, to be timed beside ours.
+
+Each is a function of weights and patches, written for speed: q, k and v come out of one matrix product, the optimiser
+updates all weights in one call. Weights are ours, turned to PyTorch's (out, in), so both sides compute the same losses.
+PyTorch is an extra: it is imported inside the functions, which only `training.py` calls and only where it is installed.
+"""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.data.dataset import Samples
+from glassformer.layers import multi_head
+from glassformer.models import Model, PatchAttention, ViT
+from glassformer.names import named_leaves, with_leaves
+from glassformer.train.optimiser import Optimiser
+from glassformer.train.recipe import Recipe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+MODES = ("eager", "fused", "compiled")
+Attend = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]  # q, k, v -> z, each (..., tokens, head width)
+Forward = Callable[[Any, "Tensor"], "Tensor"]  # weights, patches -> logits
+
+
+class Attention(NamedTuple):
+    """Weights of attention with q, k and v stacked."""
+
+    w_qkv: Any
+    b_qkv: Any
+    w_o: Any
+    b_o: Any
+
+
+def training(recipe: Recipe, samples: Samples, params: Any, mode: str) -> Callable[[], np.ndarray]:
+    """A call that trains on the samples once, in their order, and returns the loss of each step."""
+    import torch
+    import torch.nn.functional as F  # noqa: N812
+
+    torch.set_num_threads(os.cpu_count() or 1)
+    forward = in_mode(mode, recipe.model)
+    weights = weights_from(params)
+    optimiser = optimiser_for(recipe.optimiser, jax.tree.leaves(weights))
+    patches = torch.tensor(np.asarray(cut(recipe.model, samples.images))).split(recipe.training.batch)
+    labels = torch.tensor(samples.labels, dtype=torch.int64).split(recipe.training.batch)
+
+    def train() -> np.ndarray:
+        losses = []
+        for x, y in zip(patches, labels, strict=True):
+            optimiser.zero_grad(set_to_none=True)
+            loss = F.cross_entropy(forward(weights, x), y, label_smoothing=recipe.training.label_smoothing)
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.detach())
+        return torch.stack(losses).numpy()
+
+    return train
+
+
+def in_mode(mode: str, model: Model) -> Forward:
+    """The model with attention written out, with PyTorch's fused attention, or that one compiled."""
+    import torch
+    import torch.nn.functional as F  # noqa: N812
+
+    attend = written_out if mode == "eager" else F.scaled_dot_product_attention
+    match model:
+        case PatchAttention():
+            forward = partial(patch_attention, attend)
+        case ViT():
+            forward = partial(vit, attend, model.heads)
+        case _:
+            raise TypeError(f"{type(model).__name__} has no PyTorch peer")
+    # dynamic=False: a second preset must not make PyTorch compile for any size, which is slower
+    return torch.compile(forward, dynamic=False) if mode == "compiled" else forward
+
+
+def written_out(q: "Tensor", k: "Tensor", v: "Tensor") -> "Tensor":
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    return scores.softmax(-1) @ v
+
+
+def patch_attention(attend: Attend, weights: Any, patches: "Tensor") -> "Tensor":
+    import torch.nn.functional as F  # noqa: N812
+
+    attn, ff = weights.attn, weights.ff
+    x = F.relu(F.linear(patches, weights.patch.w, weights.patch.b) + weights.positions.pos)
+    z = attend(*F.linear(x, attn.w_qkv, attn.b_qkv).chunk(3, -1))
+    y = F.linear(F.relu(F.linear(z, ff.w_up, ff.b_up)), ff.w_down, ff.b_down)
+    return F.linear(y.mean(1), weights.head.w, weights.head.b)
+
+
+def vit(attend: Attend, heads: int, weights: Any, patches: "Tensor") -> "Tensor":
+    import torch.nn.functional as F  # noqa: N812
+
+    x = F.linear(patches, weights.patch.w, weights.patch.b) + weights.positions.pos
+    for block in weights.blocks:
+        attn, ff = block.attn, block.ff
+        qkv = F.linear(norm(block.norm1, x), attn.w_qkv, attn.b_qkv)
+        q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, -1))
+        z = attend(q, k, v).transpose(1, 2).flatten(2)
+        x = x + F.linear(z, attn.w_o, attn.b_o)
+        hidden = F.gelu(F.linear(norm(block.norm2, x), ff.w_up, ff.b_up))  # exact, as ours
+        x = x + F.linear(hidden, ff.w_down, ff.b_down)
+    return F.linear(norm(weights.norm, x).mean(1), weights.head.w, weights.head.b)
+
+
+def norm(weights: Any, x: "Tensor") -> "Tensor":
+    import torch.nn.functional as F  # noqa: N812
+
+    return F.layer_norm(x, x.shape[-1:], weights.gain, weights.bias)
+
+
+def optimiser_for(settings: Optimiser, weights: list["Tensor"]) -> "Optimizer":
+    import torch
+
+    match settings.name:
+        case "sgd":
+            return torch.optim.SGD(weights, lr=settings.lr, foreach=True)
+        case "adamw":
+            betas = (settings.b1, settings.b2)
+            return torch.optim.AdamW(
+                weights, lr=settings.lr, betas=betas, weight_decay=settings.weight_decay, fused=True
+            )
+        case _:
+            raise TypeError(f"{settings.name} has no PyTorch peer")
+
+
+def weights_from(params: Any) -> Any:
+    """Our params as trainable tensors, in the same structure but for attention."""
+    import torch
+
+    def tensor(name: str, leaf: Any) -> "Tensor":
+        is_matrix = name.rpartition(".")[-1].startswith("w")  # (in, out) with us, (out, in) there
+        return torch.tensor(np.ascontiguousarray(leaf.T if is_matrix else leaf), requires_grad=True)
+
+    params = jax.tree.map(
+        stacked, jax.tree.map(np.asarray, params), is_leaf=lambda part: isinstance(part, multi_head.Params)
+    )
+    return with_leaves(params, {name: tensor(name, leaf) for name, leaf in named_leaves(params).items()})
+
+
+def stacked(part: Any) -> Any:
+    """q, k and v of attention side by side; anything else as it is."""
+    if not isinstance(part, multi_head.Params):
+        return part
+    return Attention(
+        w_qkv=np.concatenate([part.w_q, part.w_k, part.w_v], axis=1),
+        b_qkv=np.concatenate([part.b_q, part.b_k, part.b_v]),  # pyright: ignore[reportArgumentType]
+        w_o=part.w_o,
+        b_o=part.b_o,
+    )
+
+
+def cut(model: Model, images: np.ndarray) -> Any:
+    """The images as the model's own first layers prepare them: scaled, in patches."""
+    assert isinstance(model, PatchAttention | ViT)
+    pixels, _ = model.images.prepare.forward(None, jnp.asarray(images))
+    patches, _ = model.patches.forward(None, pixels)
+    return patches
