@@ -29,14 +29,14 @@ def read_image(path: Path) -> np.ndarray:
 
 def open_image(path: Path) -> "Image":
     """The decoded image; a file that is none, and one that would unpack to gigabytes, are refused by name."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path, formats=FORMATS) as image:
                 image.load()
-                return image
+                return ImageOps.exif_transpose(image)  # upright, as the camera held it
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{path}: refused, as unpacking it could fill the memory: {error}") from None
     except FileNotFoundError:

@@ -5,16 +5,12 @@ backward   dx = dy at position 0, zero elsewhere
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from glassformer.layers.mean_pool import Cache
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key, Static
-
-
-class Cache(NamedTuple):
-    tokens: Static  # T
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from glassformer.layers import (
     PreNormBlock,
     SelfAttention,
     class_token,
-    first_token,
     layer_norm,
     linear,
     mean_pool,
@@ -57,7 +56,7 @@ class Cache(NamedTuple):
     patch: linear.Cache
     blocks: tuple[pre_norm_block.Cache, ...]
     norm: layer_norm.Cache
-    pool: first_token.Cache | mean_pool.Cache
+    pool: mean_pool.Cache  # both pools keep the number of tokens
     head: linear.Cache
 
 
