@@ -83,7 +83,7 @@ class Stop(Listener):
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def stretch(self, *_: Any) -> None:
+    def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None:
         self.left -= 1
 
     def interrupted(self) -> bool:

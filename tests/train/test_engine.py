@@ -52,12 +52,16 @@ def test_an_epoch_is_a_plain_loop_over_batches(kind: str) -> None:
     params = first_params(recipe)
     optimiser = recipe.optimiser.transformation(11, recipe.training.epochs)
     memory, expected = optimiser.init(params), []
-    step = jax.jit(lambda p, x, labels: loss_and_gradient(recipe.model, recipe.training.loss, p, x, labels=labels))
+
+    @jax.jit
+    def step(params, memory, images, labels):
+        loss, gradient = loss_and_gradient(recipe.model, recipe.training.loss, params, images, labels=labels)
+        updates, memory = optimiser.update(gradient, memory, params)
+        return optax.apply_updates(params, updates), memory, loss
+
     for start in range(0, 103, 10):
         chosen = order[start : start + 10]
-        loss, gradient = step(params, train.images[chosen], train.labels[chosen])
-        updates, memory = optimiser.update(gradient, memory, params)
-        params = optax.apply_updates(params, updates)
+        params, memory, loss = step(params, memory, train.images[chosen], train.labels[chosen])
         expected.append(float(loss))
     assert engine.steps == len(losses) == len(expected) == 11
     np.testing.assert_allclose(losses, expected, atol=1e-6)

@@ -73,15 +73,10 @@ def test_a_nan_that_comes_after_an_epoch_leaves_that_epoch(tmp_path: Path) -> No
     assert_last_epoch_is_kept(tmp_path, epoch=1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "first"),
-    [
-        ("momentum", "layers.0.w", "layers.0.y"),  # with shifts: the step is repeated with its own draws
-        ("xorshift", "attn.w_q", "attn.q"),
-    ],
-)
-def test_the_layer_where_it_begins_is_named(kind: str, name: str, first: str, tmp_path: Path) -> None:
-    listener = poisoned(small_recipe(kind, epochs=3), tmp_path, name, 3e38)
+@pytest.mark.parametrize(("name", "first"), [("layers.0.w", "layers.0.y"), ("layers.0.b", "layers.1.y")])
+def test_the_layer_where_it_begins_is_named(name: str, first: str, tmp_path: Path) -> None:
+    """With shifts: the step is repeated with its own draws."""
+    listener = poisoned(small_recipe("momentum", epochs=3), tmp_path, name, 3e38)
     with pytest.raises(TrainingError, match=rf"at step 1 of epoch 2 the loss is not finite; .* value is {first}\."):
         listener.loop.run()
     assert_last_epoch_is_kept(tmp_path, epoch=1)

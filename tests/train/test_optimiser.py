@@ -95,12 +95,12 @@ def test_the_presets_do_what_their_names_say() -> None:
 def test_any_optimiser_of_optax_is_known_by_its_name(name: str) -> None:
     """Five steps down a bowl."""
     transformation = Optimiser(name=name, lr=0.02, schedule=Schedule(kind="cosine")).transformation(200, 1)
-    params = jnp.array([1.0, -2.0])
+    params: Any = jnp.array([1.0, -2.0])
     memory = transformation.init(params)
     for _ in range(5):
         update, memory = transformation.update(2 * params, memory, params)
         params = optax.apply_updates(params, update)
-    assert float(jnp.sum(jnp.asarray(params) ** 2)) < 5
+    assert float(jnp.sum(params**2)) < 5
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,14 @@ def data() -> Dataset:
 @pytest.fixture(scope="module")
 def run(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Run:
     out = tmp_path_factory.mktemp("fit") / "run"
-    return glassformer.fit(
-        "mlp", (*data.train, *data.test), out=out, seed=3, training__epochs=20, training__batch=8, model__hidden=(6,)
-    )
+    arrays = (data.train.images, data.train.labels, data.test.images, data.test.labels)
+    settings = {"training__epochs": 5, "training__batch": 8, "model__hidden": (6,), "optimiser__lr": 0.02}
+    return glassformer.fit("mlp", arrays, out=out, seed=3, **settings)
 
 
 def test_fit_takes_arrays_and_gives_a_run(run: Run) -> None:
     assert run.metrics["test_accuracy"] > 0.9
-    assert run.metrics["epochs"] == 20
+    assert run.metrics["epochs"] == 5
     assert run.recipe.training.seed == 3
     assert run.recipe.data == "arrays"
     assert run.model == MLP(images=replace(MLP().images, shape=(8, 8, 1), classes=3), hidden=(6,))

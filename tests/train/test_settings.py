@@ -51,7 +51,7 @@ def test_every_preset_takes_a_step(name: str) -> None:
     data = small_data()
     recipe = with_changes(resolved(preset(name), data), ["training.batch=60", "optimiser.schedule.kind=constant"])
     engine = Quick(recipe, data.train, (1,))
-    params = Threefry(1).init(recipe.model)
+    params = engine.compiled(recipe.model.init)(jax.random.key(1))
     before = jax.tree.map(np.array, params)
     state, losses = engine.run(engine.start(params), engine.batches([np.arange(103)], 1), 0, 2)
     assert np.isfinite(losses).all()

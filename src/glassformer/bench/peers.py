@@ -45,17 +45,23 @@ def training(recipe: Recipe, samples: Samples, params: Any, mode: str) -> Callab
     import torch.nn.functional as F  # noqa: N812
 
     torch.set_num_threads(os.cpu_count() or 1)
-    forward = in_mode(mode, recipe.model)
     weights = weights_from(params)
+    forward = forward_for(recipe.model, written_out if mode == "eager" else F.scaled_dot_product_attention)
     optimiser = optimiser_for(recipe.optimiser, jax.tree.leaves(weights))
     patches = torch.tensor(np.asarray(cut(recipe.model, samples.images))).split(recipe.training.batch)
     labels = torch.tensor(samples.labels, dtype=torch.int64).split(recipe.training.batch)
+
+    def loss_of(x: "Tensor", y: "Tensor") -> "Tensor":
+        return F.cross_entropy(forward(weights, x), y, label_smoothing=recipe.training.label_smoothing)
+
+    if mode == "compiled":  # for these sizes alone: after a second preset it would be for any size, which is slower
+        loss_of = torch.compile(loss_of, dynamic=False)
 
     def train() -> np.ndarray:
         losses = []
         for x, y in zip(patches, labels, strict=True):
             optimiser.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(forward(weights, x), y, label_smoothing=recipe.training.label_smoothing)
+            loss = loss_of(x, y)
             loss.backward()
             optimiser.step()
             losses.append(loss.detach())
@@ -64,21 +70,14 @@ def training(recipe: Recipe, samples: Samples, params: Any, mode: str) -> Callab
     return train
 
 
-def in_mode(mode: str, model: Model) -> Forward:
-    """The model with attention written out, with PyTorch's fused attention, or that one compiled."""
-    import torch
-    import torch.nn.functional as F  # noqa: N812
-
-    attend = written_out if mode == "eager" else F.scaled_dot_product_attention
+def forward_for(model: Model, attend: Attend) -> Forward:
     match model:
         case PatchAttention():
-            forward = partial(patch_attention, attend)
+            return partial(patch_attention, attend)
         case ViT():
-            forward = partial(vit, attend, model.heads)
+            return partial(vit, attend, model.heads)
         case _:
             raise TypeError(f"{type(model).__name__} has no PyTorch peer")
-    # dynamic=False: a second preset must not make PyTorch compile for any size, which is slower
-    return torch.compile(forward, dynamic=False) if mode == "compiled" else forward
 
 
 def written_out(q: "Tensor", k: "Tensor", v: "Tensor") -> "Tensor":
@@ -140,9 +139,7 @@ def weights_from(params: Any) -> Any:
         is_matrix = name.rpartition(".")[-1].startswith("w")  # (in, out) with us, (out, in) there
         return torch.tensor(np.ascontiguousarray(leaf.T if is_matrix else leaf), requires_grad=True)
 
-    params = jax.tree.map(
-        stacked, jax.tree.map(np.asarray, params), is_leaf=lambda part: isinstance(part, multi_head.Params)
-    )
+    params = jax.tree.map(stacked, params, is_leaf=lambda part: isinstance(part, multi_head.Params))
     return with_leaves(params, {name: tensor(name, leaf) for name, leaf in named_leaves(params).items()})
 
 
@@ -151,16 +148,19 @@ def stacked(part: Any) -> Any:
     if not isinstance(part, multi_head.Params):
         return part
     return Attention(
-        w_qkv=np.concatenate([part.w_q, part.w_k, part.w_v], axis=1),
-        b_qkv=np.concatenate([part.b_q, part.b_k, part.b_v]),  # pyright: ignore[reportArgumentType]
+        w_qkv=side_by_side(part.w_q, part.w_k, part.w_v),
+        b_qkv=side_by_side(part.b_q, part.b_k, part.b_v),
         w_o=part.w_o,
         b_o=part.b_o,
     )
 
 
-def cut(model: Model, images: np.ndarray) -> Any:
+def side_by_side(*arrays: Any) -> np.ndarray:
+    return np.concatenate(arrays, axis=-1)
+
+
+def cut(model: Any, images: np.ndarray) -> Any:
     """The images as the model's own first layers prepare them: scaled, in patches."""
-    assert isinstance(model, PatchAttention | ViT)
     pixels, _ = model.images.prepare.forward(None, jnp.asarray(images))
     patches, _ = model.patches.forward(None, pixels)
     return patches

@@ -51,6 +51,7 @@ def train(
         "engine.rng": rng or None,
         "engine.deterministic": deterministic or None,
     }
+    several = parse_seeds(seeds) if seeds else ()
     with TrainingProgress() as progress:
         signal.signal(signal.SIGINT, progress.stop_soon)
         if resume:
@@ -60,8 +61,8 @@ def train(
             chosen, data_set = choose(preset, recipe, data, set_ or [], flags)
             folder = out or fit.new_folder(recipe.stem if recipe else preset)
             listener = progress.announce(folder, chosen, data_set)
-            if seeds:
-                result = fit.train_many(chosen, data_set, folder, parse_seeds(seeds), listener)
+            if several:
+                result = fit.train_many(chosen, data_set, folder, several, listener)
             else:
                 result = fit.train(chosen, data_set, folder, listener)
     report(result, as_text(result), as_json=json)
