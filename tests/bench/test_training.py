@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,24 +9,22 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+from typer.testing import Result as Output
 
 from glassformer.bench import measure, peers, training
+from glassformer.cli import app
 from glassformer.cli.bench import training_notes
+from glassformer.errors import UnknownNameError
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 
-WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; "  # importing it now fails
 STEPS = 5
 needs_compiler = pytest.mark.skipif(not training.has_compiler(), reason="no C++ compiler")
 
 
-def bench_train(*arguments: str, before: str = "", cache: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", f"{before}from glassformer.cli import main; main()", "bench", "train", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "NO_COLOR": "1", "TERM": "dumb", "TORCHINDUCTOR_CACHE_DIR": str(cache)},
-    )
+def bench_train(*arguments: str) -> Output:
+    return CliRunner().invoke(app, ["bench", "train", *arguments], env={"NO_COLOR": "1", "TERM": "dumb"})
 
 
 def small(name: str) -> Recipe:
@@ -36,54 +32,47 @@ def small(name: str) -> Recipe:
     return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, batch=3))
 
 
-def losses(recipe: Recipe, theirs: Recipe, mode: str) -> tuple[np.ndarray, np.ndarray]:
-    """Of the same few steps, by ours and by PyTorch, each with its recipe."""
-    samples = training.random_samples(recipe, STEPS)
-    params = recipe.model.init(jax.random.key(1))
-    peer = peers.training(theirs, samples, params, mode)  # first: ours gives the params away
-    return training.ours(recipe, samples, params)(), peer()
+def differences(recipe: Recipe, theirs: Recipe, *modes: str) -> list[float]:
+    """The largest between ours and each mode of PyTorch, over the losses of the same few steps."""
+    samples, params = training.random_samples(recipe, STEPS), recipe.model.init(jax.random.key(1))
+    contestants = [peers.training(theirs, samples, params, mode) for mode in modes]
+    losses = training.ours(recipe, samples, params)()
+    assert losses.shape == (STEPS,)
+    return [np.abs(train() - losses).max() for train in contestants]
 
 
-@pytest.mark.parametrize("mode", ["eager", "fused"])
 @pytest.mark.parametrize("name", training.PRESETS)
-def test_pytorch_computes_the_same_losses(name: str, mode: str) -> None:
+def test_pytorch_computes_the_same_losses(name: str) -> None:
     pytest.importorskip("torch")
-    recipe = small(name)
-    ours, theirs = losses(recipe, recipe, mode)
-    assert ours.shape == theirs.shape == (STEPS,)
-    assert np.abs(ours - theirs).max() < 1e-5
+    assert max(differences(small(name), small(name), "eager", "fused")) < 1e-5
 
 
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # importing PyTorch's compiler warns
-@pytest.mark.parametrize("name", ["attention-pool", "vit-pico"])
-def test_compiled_pytorch_computes_the_same_losses(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_pytorch_computes_the_same_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    recipe = small(name)
-    ours, theirs = losses(recipe, recipe, "compiled")
-    assert np.abs(ours - theirs).max() < 1e-5
+    assert max(differences(small("vit-pico"), small("vit-pico"), "compiled")) < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("name", "setting", "value"), [("attention-pool", "lr", 0.0101), ("vit-pico", "b2", 0.97), ("vit-pico", "lr", 0.02)]
-)
-def test_a_slightly_different_optimiser_would_be_noticed(name: str, setting: str, value: Any) -> None:
+@pytest.mark.parametrize(("name", "setting", "value"), [("attention-pool", "lr", 0.0101), ("vit-pico", "b2", 0.97)])
+def test_a_slightly_different_optimiser_would_be_noticed(name: str, setting: str, value: float) -> None:
     pytest.importorskip("torch")
     recipe = small(name)
     other = dataclasses.replace(recipe, optimiser=dataclasses.replace(recipe.optimiser, **{setting: value}))
-    ours, theirs = losses(recipe, other, "eager")
-    assert np.abs(ours - theirs).max() > 1e-5
+    assert min(differences(recipe, other, "eager")) > 1e-5
 
 
 @needs_compiler
 @pytest.mark.slow
-def test_the_command_beside_pytorch(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_beside_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    result = bench_train("attention-pool", "--rounds", "1", "--steps", "2", "--json", cache=tmp_path)
-    assert result.returncode == 0, result.stderr
-    answer = json.loads(result.stdout.splitlines()[-1])
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    output = bench_train("attention-pool", "--rounds", "1", "--steps", "2", "--json")
+    assert output.exit_code == 0, output.output
+    answer = json.loads(output.stdout.splitlines()[-1])
     (row,) = answer["presets"]
     assert answer["torch"] is not None
     assert (row["preset"], row["batch"]) == ("attention-pool", 32)
@@ -93,36 +82,43 @@ def test_the_command_beside_pytorch(tmp_path: Path) -> None:
     assert row["compile_s"].keys() == {"ours", "eager", "fused", "compiled"}
 
 
-def test_the_command_without_pytorch() -> None:
+def test_the_command_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # importing it now fails
     arguments = ("attention-pool", "--rounds", "1", "--steps", "2")
-    result = bench_train(*arguments, before=WITHOUT_TORCH)
-    assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
-    assert lines[0].split() == ["ms", "per", "step", "batch", "ours"]
-    assert lines[1].split()[:2] == ["attention-pool", "32"]
-    assert lines[2] == "median of 1 runs of 2 steps, taking turns on the CPU; compiling is not counted"
-    assert lines[3:] == ["PyTorch is not installed, so ours stands alone: `pip install glassformer[parity]`"]
-    answer = json.loads(bench_train(*arguments, "--json", before=WITHOUT_TORCH).stdout.splitlines()[-1])
-    (row,) = answer["presets"]
-    assert answer["torch"] is row["best"] is row["ratio"] is None
-    assert row["peers_ms"] == {}
-    assert row["ours_ms"] > 0
+    output = bench_train(*arguments)
+    assert output.exit_code == 0, output.output
+    head, row, *notes = output.stdout.splitlines()
+    assert head.split() == ["ms", "per", "step", "batch", "ours"]
+    assert row.split()[:2] == ["attention-pool", "32"]
+    assert notes == [
+        "median of 1 runs of 2 steps, taking turns on the CPU; compiling is not counted",
+        "PyTorch is not installed, so ours stands alone: `pip install glassformer[parity]`",
+    ]
+    answer = json.loads(bench_train(*arguments, "--json").stdout.splitlines()[-1])
+    (measured,) = answer["presets"]
+    assert answer["torch"] is measured["best"] is measured["ratio"] is None
+    assert measured["peers_ms"] == {}
+    assert measured["ours_ms"] > 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("name", "message"),
     [
-        (("vit-nno",), 1, "bench train: 'vit-nno' is not compared (did you mean 'vit-nano'?); known: attention-pool, "),
-        (("mlp",), 1, "bench train: 'mlp' is not compared; known: attention-pool, "),
-        (("--rounds", "0"), 2, "Invalid value for '--rounds'"),
-        (("--steps", "0"), 2, "Invalid value for '--steps'"),
+        ("vit-nno", "bench train: 'vit-nno' is not compared (did you mean 'vit-nano'?); known: attention-pool, "),
+        ("mlp", "bench train: 'mlp' is not compared; known: attention-pool, "),
     ],
 )
-def test_mistakes_get_a_message(arguments: tuple[str, ...], code: int, message: str) -> None:
-    result = bench_train(*arguments)
-    assert result.returncode == code
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
+def test_what_is_not_compared_is_refused_before_anything_is_measured(name: str, message: str) -> None:
+    error = bench_train("vit-tiny", name).exception
+    assert isinstance(error, UnknownNameError)
+    assert str(error).startswith(message)
+
+
+@pytest.mark.parametrize("option", ["--rounds", "--steps"])
+def test_nothing_to_measure_is_wrong_usage(option: str) -> None:
+    output = bench_train(option, "0")
+    assert output.exit_code == 2
+    assert f"Invalid value for '{option}'" in output.stderr
 
 
 def test_the_help_shows_an_example() -> None:

@@ -42,9 +42,7 @@ def train_seeds(
         must_be_finite(state, losses, seeds, epoch, path)
         means = losses @ np.asarray(batches.weights).sum(axis=1) / engine.count
         tests = accuracy(engine, state.params, data.test)
-        scores: list[float | None] = (
-            [None] * len(seeds) if validation is None else accuracy(engine, state.params, validation).tolist()
-        )
+        scores = [None] * len(seeds) if validation is None else accuracy(engine, state.params, validation).tolist()
         for i, own in enumerate(recipes):
             if progress[i].done:
                 continue
