@@ -90,7 +90,7 @@ def test_the_command_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     head, row, *notes = output.stdout.splitlines()
     assert head.split() == ["ms", "per", "step", "batch", "ours"]
     assert row.split()[:2] == ["attention-pool", "32"]
-    assert notes == [
+    assert notes == [  # one run cannot be unsteady
         "median of 1 runs of 2 steps, taking turns on the CPU; compiling is not counted",
         "PyTorch is not installed, so ours stands alone: `pip install glassformer[parity]`",
     ]
@@ -125,8 +125,8 @@ def test_the_help_shows_an_example() -> None:
     assert "Example: glassformer bench train attention-pool" in bench_train("--help").stdout
 
 
-def result(**peers_ms: float) -> training.Result:
-    return training.Result("vit-pico", batch=32, ours_ms=2.0, peers_ms=peers_ms, compile_s={})
+def result(spread: float = 1.1, **peers_ms: float) -> training.Result:
+    return training.Result("vit-pico", batch=32, ours_ms=2.0, peers_ms=peers_ms, compile_s={}, spread=spread)
 
 
 def test_the_ratio_is_that_of_the_best_mode() -> None:
@@ -141,6 +141,12 @@ def test_without_a_compiler_the_compiled_mode_is_left_out(monkeypatch: pytest.Mo
     assert training.modes() == ("eager", "fused")
     assert "no C++ compiler" in training_notes([result(eager=4.0, fused=3.0)])[-1]
     assert not any("compiler" in note for note in training_notes([result(eager=4.0, fused=3.0, compiled=1.0)]))
+
+
+def test_a_busy_machine_is_mentioned() -> None:
+    assert training_notes([result(eager=4.0), result(eager=4.0, spread=8.25)])[-1] == (
+        "unsteady: the slowest run of one side took 8.2 times its fastest; is the machine busy?"
+    )
 
 
 def test_contestants_take_turns_and_the_first_turn_is_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,3 +167,4 @@ def test_contestants_take_turns_and_the_first_turn_is_counted_apart(monkeypatch:
     assert seen == ["a", "b"] * 4
     assert turns.medians() == {"a": 2.0, "b": 5.0}
     assert turns.compiling() == {"a": 7.0, "b": 0.0}
+    assert turns.spread() == 3.0

@@ -28,6 +28,10 @@ class Turns:
         """Seconds of a turn, compile time left out."""
         return {name: statistics.median(seconds[1:]) for name, seconds in self.seconds.items()}
 
+    def spread(self) -> float:
+        """The slowest turn over the fastest, of the contestant that was the least steady. Idle machines stay near 1."""
+        return max(max(seconds[1:]) / min(seconds[1:]) for seconds in self.seconds.values())
+
     def compiling(self) -> dict[str, float]:
         """Seconds that the first turn took longer than a median one."""
         return {name: max(0.0, self.seconds[name][0] - median) for name, median in self.medians().items()}

@@ -27,6 +27,7 @@ from glassformer.train.recipe import Recipe
 
 PRESETS = ("attention-pool", "attention-pool-64", "vit-pico", "vit-nano", "vit-micro", "vit-tiny")
 OURS = "ours"
+UNSTEADY = 2.0  # a spread above this means a busy machine, where threads that wait for each other lose most: PyTorch's
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Result:
     ours_ms: float  # per step
     peers_ms: dict[str, float]  # of each mode of PyTorch; empty where it is not installed
     compile_s: dict[str, float]  # what the first turn took longer
+    spread: float  # slowest turn over fastest, of the least steady side
 
     @property
     def best(self) -> str | None:
@@ -70,7 +72,14 @@ class Contest:
     def result(self) -> Result:
         step_ms = {name: seconds / self.steps * 1e3 for name, seconds in self.turns.medians().items()}
         ours_ms = step_ms.pop(OURS)
-        return Result(self.name, self.recipe.training.batch, ours_ms, step_ms, self.turns.compiling())
+        return Result(
+            preset=self.name,
+            batch=self.recipe.training.batch,
+            ours_ms=ours_ms,
+            peers_ms=step_ms,
+            compile_s=self.turns.compiling(),
+            spread=self.turns.spread(),
+        )
 
 
 def check_names(names: list[str]) -> None:

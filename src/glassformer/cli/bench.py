@@ -84,13 +84,17 @@ def training_table(results: list["Result"]) -> list[str]:
 
 
 def training_notes(results: list["Result"]) -> list[str]:
-    modes = results[0].peers_ms
-    if not modes:
-        return ["PyTorch is not installed, so ours stands alone: `pip install glassformer[parity]`"]
-    notes = [
-        "ratio above 1: ours is faster than PyTorch's best mode",
-        "ours starts from bytes, which it gathers, scales and cuts; PyTorch from patches that are cut beforehand",
-    ]
-    if "compiled" not in modes:
+    from glassformer.bench.training import UNSTEADY
+
+    modes, notes = results[0].peers_ms, []
+    if modes:
+        notes.append("ratio above 1: ours is faster than PyTorch's best mode")
+        notes.append("ours starts from bytes, which it gathers, scales and cuts; PyTorch from patches cut beforehand")
+    else:
+        notes.append("PyTorch is not installed, so ours stands alone: `pip install glassformer[parity]`")
+    if modes and "compiled" not in modes:
         notes.append("PyTorch finds no C++ compiler (CXX, g++, clang++), so it is not measured compiled")
+    spread = max(r.spread for r in results)
+    if spread > UNSTEADY:
+        notes.append(f"unsteady: the slowest run of one side took {spread:.1f} times its fastest; is the machine busy?")
     return notes
