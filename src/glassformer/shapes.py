@@ -21,6 +21,7 @@ AXES = {
     "C": "width of the model",
     "H": "heads",
     "D": "width of one head",
+    "N": "batch and heads together",
     "F": "width of the feed-forward layer",
     "V": "vocabulary",
     "K": "classes",
