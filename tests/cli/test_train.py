@@ -14,8 +14,11 @@ import pytest
 
 from glassformer.cli import main
 from glassformer.cli.train import as_text
+from glassformer.cli.training_progress import TrainingProgress
+from glassformer.train.loop import Listener, Loop
+from glassformer.train.run_folder import RunFolder
 
-from ..train.small import small_data, write_npz
+from ..train.small import small_data, small_recipe, write_npz
 
 SMALL = ("--data", "small.npz", "--set", "model.hidden=[6]")
 Command = Callable[..., "Answer"]
@@ -120,6 +123,7 @@ def test_several_seeds(glassformer: Command, folder: Path) -> None:
     assert {"test_accuracy", "test_accuracy_std", "val_accuracy", "train_seconds", "epochs", "parameters"} <= set(
         result
     )
+    assert ", seeds 0, 1, 2, engine jax -> many" in answer.stderr
     assert names(folder / "many") == ["seed-0", "seed-1", "seed-2"]
     again = glassformer("train", "mlp", *SMALL, "-e", "1", "--seeds", "4,2", "--out", "many")
     assert again.code == 1
@@ -140,6 +144,29 @@ def test_a_run_is_resumed_with_its_own_recipe(glassformer: Command, folder: Path
     repeated = glassformer("train", "mlp", *SMALL, "--out", "run")
     assert repeated.code == 1
     assert "glassformer: run: holds a run already; continue it with --resume run" in repeated.stderr
+
+
+def test_the_bar_of_a_resumed_run_ends_where_the_run_does(
+    glassformer: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bars: list[tuple[float, float | None]] = []
+
+    def epoch(self: TrainingProgress, row: object) -> None:
+        (task,) = self.bar.tasks
+        bars.append((task.completed, task.total))
+
+    Loop(small_recipe(epochs=3, data="small.npz"), small_data(), RunFolder(folder / "run"), Listener()).begin()
+    monkeypatch.setattr(TrainingProgress, "epoch", epoch)
+    assert glassformer("train", "--resume", "run").code == 0
+    assert bars == [(10, 30), (20, 30), (30, 30)]  # 93 images in batches of 10
+
+
+def test_brackets_and_colons_in_a_path_are_shown(glassformer: Command, folder: Path) -> None:
+    (folder / "small.npz").rename("[old] :x:.npz")
+    answer = glassformer("train", "mlp", "--data", "[old] :x:.npz", *SMALL[2:], "-e", "1", "--out", "[red]run")
+    assert "MLP on [old] :x:.npz (103 training images" in answer.stderr
+    assert "-> [red]run\n" in answer.stderr
+    assert glassformer("train", "--resume", "[red]run").stderr == "going on with [red]run\n"
 
 
 def test_a_run_that_diverges_says_where(glassformer: Command) -> None:

@@ -15,7 +15,7 @@ def report(result: dict[str, Any], text: str | Table, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(result))
     else:
-        Console(soft_wrap=True, highlight=False, markup=False).print(text)
+        Console(soft_wrap=True, highlight=False, markup=False, emoji=False).print(text)
 
 
 def progress(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:

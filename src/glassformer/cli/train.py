@@ -36,6 +36,7 @@ def train(
     from glassformer.cli.output import report
     from glassformer.cli.training_progress import TrainingProgress
     from glassformer.train import fit
+    from glassformer.train.run_folder import RunFolder
 
     if list_:
         from glassformer.train.presets import preset_names
@@ -56,11 +57,11 @@ def train(
         signal.signal(signal.SIGINT, progress.stop_soon)
         if resume:
             refuse({"data": data, "seeds": seeds, "set": set_, "recipe": recipe, "out": out, **flags})
-            result = fit.resume(resume, progress.announce(resume))
+            result = fit.resume(resume, progress.announce_resume(resume, RunFolder(resume).recipe()))
         else:
             chosen, data_set = choose(preset, recipe, data, set_ or [], flags)
             folder = out or fit.new_folder(recipe.stem if recipe else preset)
-            listener = progress.announce(folder, chosen, data_set)
+            listener = progress.announce(folder, chosen, data_set, several)
             if several:
                 result = fit.train_many(chosen, data_set, folder, several, listener)
             else:

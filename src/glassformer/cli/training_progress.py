@@ -20,7 +20,7 @@ class TrainingProgress(Listener):
     """A listener that draws; on Ctrl-C it asks the loop to stop after the stretch under way."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
         self.bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(),
@@ -42,24 +42,27 @@ class TrainingProgress(Listener):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.bar.stop()
 
-    def announce(self, folder: Path, recipe: "Recipe | None" = None, data: "Dataset | None" = None) -> Self:
-        if recipe is None or data is None:
-            self.console.print(f"going on with {folder}")
-            return self
+    def announce(self, folder: Path, recipe: "Recipe", data: "Dataset", seeds: tuple[int, ...] = ()) -> Self:
         training, optimiser = recipe.training, recipe.optimiser
         self.epochs = training.epochs
+        seed = f"seeds {', '.join(map(str, seeds))}" if seeds else f"seed {training.seed}"
         self.console.print(
-            f"{type(recipe.model).__name__} on {recipe.data} ({len(data.train.labels):,} training images, "
+            f"{type(recipe.model).__name__} on {data.name} ({len(data.train.labels):,} training images, "
             f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}, "
-            f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), seed {training.seed}, "
+            f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed}, "
             f"engine jax -> {folder}"
         )
+        return self
+
+    def announce_resume(self, folder: Path, recipe: "Recipe") -> Self:
+        self.epochs = recipe.training.epochs
+        self.console.print(f"going on with {folder}")
         return self
 
     def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None:
         fields = {"epoch": epoch, "loss": loss, "speed": images_per_second}
         if self.task is None:
-            self.task = self.bar.add_task("", total=max(self.epochs, epoch) * steps, **fields)
+            self.task = self.bar.add_task("", total=self.epochs * steps, **fields)
         self.bar.update(self.task, completed=(epoch - 1) * steps + step, **fields)
 
     def epoch(self, row: "Row") -> None:
