@@ -15,6 +15,7 @@ import pytest
 from glassformer.cli import main
 from glassformer.cli.train import as_text
 from glassformer.cli.training_progress import TrainingProgress
+from glassformer.train import fit
 from glassformer.train.loop import Listener, Loop
 from glassformer.train.run_folder import RunFolder
 
@@ -104,7 +105,7 @@ def test_a_preset_is_changed_by_set_and_set_by_flags(glassformer: Command, folde
     assert recipe["training"] == {"epochs": 1, "batch": 20, "seed": 9, "label_smoothing": 0.0, "shift": 0}
     assert recipe["optimiser"]["schedule"]["kind"] == "step"
     assert recipe["model"]["images"]["shape"] == [8, 8, 1]
-    assert recipe["data"] == "small.npz"
+    assert recipe["data"] == str(folder / "small.npz")
     assert answer.stdout.splitlines()[0].startswith("test accuracy ")
     assert answer.stdout.endswith(", engine jax, run run\n")
 
@@ -144,6 +145,27 @@ def test_a_run_is_resumed_with_its_own_recipe(glassformer: Command, folder: Path
     repeated = glassformer("train", "mlp", *SMALL, "--out", "run")
     assert repeated.code == 1
     assert "glassformer: run: holds a run already; continue it with --resume run" in repeated.stderr
+
+
+def test_a_run_is_resumed_and_scored_from_another_folder(
+    glassformer: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = glassformer("train", "mlp", *SMALL, "-e", "1", "--out", "run", "--json")
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    again = glassformer("train", "--resume", "../run", "--json")
+    assert again.code == 0, again.stderr
+    assert again.json["test_accuracy"] == first.json["test_accuracy"]
+    assert glassformer("eval", "../run", "--json").json["accuracy"] == first.json["test_accuracy"]
+
+
+def test_a_run_from_arrays_in_python(glassformer: Command, folder: Path) -> None:
+    fit.fit("mlp", small_data(), out="run", training__epochs=1, model__hidden=(6,))
+    for command in (("eval", "run"), ("train", "--resume", "run"), ("predict", "test:0", "--run", "run")):
+        answer = glassformer(*command)
+        assert answer.code == 1
+        assert "glassformer: the run was trained on arrays given in Python, which no file holds" in answer.stderr
+    assert glassformer("eval", "run", "--data", "small.npz").code == 0
 
 
 def test_the_bar_of_a_resumed_run_ends_where_the_run_does(

@@ -8,8 +8,10 @@ import pytest
 
 import glassformer
 from glassformer.data import Dataset
+from glassformer.data import load as load_data
 from glassformer.errors import CheckpointError, DataError, SettingError
 from glassformer.models import MLP, ViT
+from glassformer.train import fit as fit_module
 from glassformer.train import run as run_module
 from glassformer.train.fit import new_folder
 from glassformer.train.recipe import Recipe, Training
@@ -81,6 +83,34 @@ def test_evaluation_without_images_takes_the_test_set_of_the_run(tmp_path: Path,
     run = glassformer.fit("mlp", str(file), out=tmp_path / "run", training__epochs=1, model__hidden=(6,))
     assert run.recipe.data == str(file)
     assert run.evaluate().accuracy == run.metrics["test_accuracy"]
+
+
+def test_a_relative_path_is_written_down_as_an_absolute_one(
+    tmp_path: Path, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_npz(tmp_path / "small.npz", data)
+    monkeypatch.chdir(tmp_path)
+    for given in ("small.npz", load_data("small.npz")):
+        run = glassformer.fit("mlp", given, training__epochs=1, model__hidden=(6,))
+        assert run.recipe.data == str(file)
+
+
+def test_a_run_from_arrays_needs_them_again(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("arrays").mkdir()  # a folder that happens to be called so is not them
+    message = (
+        r"the run was trained on arrays given in Python, which no file holds; score it with "
+        r"run\.evaluate\(images, labels\) or `glassformer eval RUN --data …`, go on with it by glassformer\.train\.fit"
+    )
+    arrays = (data.train.images, data.train.labels, data.test.images, data.test.labels)
+    for given in (data, arrays):
+        again = glassformer.fit("mlp", given, training__epochs=1, model__hidden=(6,))
+        assert again.recipe.data == "arrays"
+        with pytest.raises(DataError, match=message):
+            again.evaluate()
+        with pytest.raises(DataError, match=message):
+            fit_module.resume(again.path)
+        assert fit_module.resume(again.path, data=arrays) == again.metrics
 
 
 def test_a_class_nobody_was_taken_for_has_no_precision(run: Run, data: Dataset) -> None:

@@ -73,7 +73,7 @@ def choose(
     preset: str, file: Path | None, data: str, changes: list[str], flags: dict[str, Any]
 ) -> tuple["Recipe", "Dataset"]:
     """The recipe (preset or file, then --set, then flags) resolved for its data, and the data."""
-    from glassformer.data import load
+    from glassformer.data import lasting_name, load
     from glassformer.train import presets
     from glassformer.train.loop import resolved
     from glassformer.train.settings import with_change, with_changes
@@ -84,7 +84,7 @@ def choose(
     named = with_changes(read(0), [change for change in changes if change.partition("=")[0].strip() == "data"])
     data_set = load(data or named.data)
     recipe = with_changes(read(len(data_set.train.labels)), changes)
-    for name, value in {"data": data or named.data, **flags}.items():
+    for name, value in {"data": lasting_name(data_set.name), **flags}.items():
         if value is not None:
             recipe = with_change(recipe, name, value, name)
     return resolved(recipe, data_set), data_set

@@ -4,6 +4,6 @@ Nothing here knows of models or training, and nothing imports JAX; pooch and Pil
 """
 
 from glassformer.data.dataset import Dataset, Samples, hold_out, make_dataset
-from glassformer.data.sources import DEFAULT, KNOWN, load
+from glassformer.data.sources import ARRAYS, DEFAULT, KNOWN, lasting_name, load
 
-__all__ = ["DEFAULT", "KNOWN", "Dataset", "Samples", "hold_out", "load", "make_dataset"]
+__all__ = ["ARRAYS", "DEFAULT", "KNOWN", "Dataset", "Samples", "hold_out", "lasting_name", "load", "make_dataset"]

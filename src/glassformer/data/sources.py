@@ -40,6 +40,7 @@ KNOWN = {
     "cifar-10": Known("photographs", 50_000, 10_000, (32, 32, 3), 170, cifar.load_cifar, cifar.in_cache),
 }
 DEFAULT = "mnist-mini"
+ARRAYS = "arrays"  # what a run from arrays in Python writes down: no word brings them back
 
 
 def load(name: str = DEFAULT, *, cache: Path | None = None) -> Dataset:
@@ -51,6 +52,13 @@ def load(name: str = DEFAULT, *, cache: Path | None = None) -> Dataset:
     """
     if name in KNOWN:
         return KNOWN[name].load(name, cache)
+    if name == ARRAYS:
+        raise DataError(
+            "the run was trained on arrays given in Python, which no file holds; score it with "
+            "run.evaluate(images, labels) or `glassformer eval RUN --data …`, go on with it by "
+            "glassformer.train.fit.resume(RUN, data=(train images, train labels, test images, test labels)); "
+            f"a folder of that name is ./{ARRAYS}"
+        )
     path = Path(name).expanduser()
     if path.is_dir():
         return load_folder(name, path)
@@ -59,6 +67,18 @@ def load(name: str = DEFAULT, *, cache: Path | None = None) -> Dataset:
     if path.suffix == ".npz":
         return load_npz(name, path)
     raise DataError(f"{path}: a file of this kind cannot be read as a data set; expected {ACCEPTED}")
+
+
+def lasting_name(name: str) -> str:
+    """The word for a loaded data set that a run writes down: it means the same from any folder.
+
+    >>> lasting_name("mnist-mini"), lasting_name("made up in Python")
+    ('mnist-mini', 'arrays')
+    """
+    if name in KNOWN:
+        return name
+    path = Path(name).expanduser()
+    return str(path.absolute()) if name != ARRAYS and path.exists() else ARRAYS
 
 
 def load_folder(name: str, folder: Path) -> Dataset:

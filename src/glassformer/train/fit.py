@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data import Dataset, Samples, make_dataset
+from glassformer.data import ARRAYS, Dataset, Samples, lasting_name, make_dataset
 from glassformer.data import load as load_data
 from glassformer.errors import DataError
 from glassformer.train.loop import Listener, Loop, resolved, result
@@ -43,7 +43,7 @@ def fit(
     named = preset(recipe) if isinstance(recipe, str) else recipe
     data_set = as_dataset(data or named.data)
     chosen = preset(recipe, len(data_set.train.labels)) if isinstance(recipe, str) else recipe
-    for name, value in {"data": data_set.name, **settings}.items():
+    for name, value in {"data": lasting_name(data_set.name), **settings}.items():
         dotted = name.replace("__", ".")
         chosen = with_change(chosen, dotted, value, dotted)
     chosen = resolved(chosen if seed is None else with_seed(chosen, seed), data_set)
@@ -59,11 +59,11 @@ def train(recipe: Recipe, data: Dataset, path: Path, listener: Listener) -> dict
     return finish(loop)
 
 
-def resume(path: Path, listener: Listener) -> dict[str, Any]:
-    """The run in a folder, from where it stands to its end; its result."""
-    folder = RunFolder(path)
+def resume(path: str | Path, listener: Listener | None = None, data: str | Dataset | Arrays = "") -> dict[str, Any]:
+    """The run in a folder, from where it stands to its end; its result. `data` as for `fit`; nothing: the run's."""
+    folder = RunFolder(Path(path))
     recipe = folder.recipe()
-    loop = Loop(recipe, load_data(recipe.data), folder, listener)
+    loop = Loop(recipe, as_dataset(data or recipe.data), folder, listener or Listener())
     loop.resume()
     return finish(loop)
 
@@ -105,7 +105,7 @@ def as_dataset(data: str | Dataset | Arrays) -> Dataset:
             f"fit: {len(data)} arrays came, expected four: train images, train labels, test images, test labels"
         )
     train_images, train_labels, test_images, test_labels = (np.asarray(array) for array in data)
-    return make_dataset("arrays", Samples(train_images, train_labels), Samples(test_images, test_labels))
+    return make_dataset(ARRAYS, Samples(train_images, train_labels), Samples(test_images, test_labels))
 
 
 def new_folder(name: str) -> Path:
