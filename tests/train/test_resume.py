@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.data import Samples, make_dataset
+from glassformer.errors import CheckpointError
 from glassformer.train import fit, loop
 from glassformer.train.loop import InterruptedRunError, Listener, Loop
 from glassformer.train.run_folder import RunFolder
+from glassformer.train.weights import load_arrays, save_arrays
 
-from .small import MADE, Stop, assert_same_run, small_data, small_recipe, write_npz
+from .small import MADE, Stop, assert_same_run, small_data, small_recipe, small_samples, write_npz
 
 EPOCHS = 2
 WRITES = 3 + EPOCHS * 3 + 2  # recipe, log, state; each epoch's model, log, state; metrics, curves
@@ -129,6 +132,35 @@ def test_resuming_a_finished_run_changes_nothing(whole: dict[str, Path]) -> None
     before = {file.name: file.read_bytes() for file in whole["adamw"].iterdir()}
     fit.resume(whole["adamw"], Listener())
     assert {file.name: file.read_bytes() for file in whole["adamw"].iterdir()} == before
+
+
+@pytest.mark.parametrize("part", ["images", "labels", "order"])
+@pytest.mark.parametrize("several", [False, True])
+def test_other_data_than_the_run_was_begun_with_is_refused(several: bool, part: str, tmp_path: Path) -> None:
+    train, test = small_samples(103, 1), small_samples(37, 2)
+    data = write_npz(tmp_path / "small.npz", make_dataset("small", train, test))
+    recipe = small_recipe(epochs=1, data=str(data))
+    if several:
+        fit.train_many(recipe, small_data(), tmp_path, (1, 2), Listener())
+        run = tmp_path / "seed-2"
+    else:
+        run = tmp_path / "run"
+        fit.train(recipe, small_data(), run, Listener())
+    before = fit.resume(run)
+    match part:
+        case "images":
+            train.images[17, 3, 3] ^= 1
+        case "labels":
+            train.labels[17] = (train.labels[17] + 1) % 3
+        case "order":
+            train = Samples(train.images[::-1], train.labels[::-1])
+    write_npz(data, make_dataset("small", train, test))
+    with pytest.raises(CheckpointError, match=rf"{run}: the training images or labels of {data} are not those the run"):
+        fit.resume(run)
+    about = load_arrays(run / "state.safetensors")[1]["progress"]
+    del about["data_digest"]  # a run of before
+    save_arrays(run / "state.safetensors", load_arrays(run / "state.safetensors")[0], {"progress": about})
+    assert fit.resume(run) == before
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 1000])

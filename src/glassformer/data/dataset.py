@@ -1,5 +1,6 @@
 """What every source gives: training and test samples that fit together, and the names of the classes."""
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,13 @@ def hold_out(samples: Samples, share: float = 0.1) -> tuple[Samples, Samples]:
         Samples(images=samples.images[:start], labels=samples.labels[:start]),
         Samples(images=samples.images[start:], labels=samples.labels[start:]),
     )
+
+
+def digest(samples: Samples) -> str:
+    """sha256 of the pixels and labels: other samples, or another order, have another."""
+    found = hashlib.sha256(np.ascontiguousarray(samples.images).data)
+    found.update(np.ascontiguousarray(samples.labels).data)
+    return found.hexdigest()
 
 
 def checked(where: str, samples: Samples) -> Samples:

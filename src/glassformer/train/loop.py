@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.data.dataset import Dataset, Samples, hold_out
-from glassformer.errors import TrainingError
+from glassformer.data.dataset import Dataset, Samples, digest, hold_out
+from glassformer.errors import CheckpointError, TrainingError
 from glassformer.train.jax_engine import Batches, JaxEngine
 from glassformer.train.not_finite import all_finite, explain
 from glassformer.train.recipe import Recipe
@@ -49,7 +49,7 @@ class Loop:
         self.train, self.validation = split(recipe, data)
         self.order = make_order(recipe.engine.rng, recipe.training.seed)
         self.engine = JaxEngine(recipe, self.train, (recipe.training.seed,))
-        self.progress = Progress()
+        self.progress = Progress(data_digest=digest(data.train))
         self.steps_at_once = 8  # of a stretch; found out while running
 
     def begin(self) -> None:
@@ -59,7 +59,13 @@ class Loop:
 
     def resume(self) -> None:
         like = jax.eval_shape(lambda key: self.engine.start(self.recipe.model.init(key)), jax.random.key(0))
-        state, random_state, self.progress = self.folder.load_state(like)
+        state, random_state, progress = self.folder.load_state(like)
+        if progress.data_digest not in ("", self.progress.data_digest):
+            raise CheckpointError(
+                f"{self.folder.path}: the training images or labels of {self.recipe.data} are not those the run was "
+                "begun with, so it cannot go on; bring the old ones back, or train anew into another folder"
+            )
+        self.progress = progress
         self.order.restore(random_state)
         self.state = jax.tree.map(jnp.asarray, state)
 
@@ -149,7 +155,7 @@ def after_epoch(recipe: Recipe, progress: Progress, row: Row) -> Progress:
     patience = recipe.validation.patience
     out_of_patience = bool(patience and row.epoch - best_epoch >= patience)
     done = row.epoch >= recipe.training.epochs or out_of_patience
-    return Progress(epoch=row.epoch, best_epoch=best_epoch, rows=rows, done=done)
+    return Progress(epoch=row.epoch, best_epoch=best_epoch, rows=rows, done=done, data_digest=progress.data_digest)
 
 
 def best(rows: tuple[Row, ...], min_delta: float) -> int:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.data.dataset import Dataset
+from glassformer.data.dataset import Dataset, digest
 from glassformer.errors import TrainingError
 from glassformer.train.jax_engine import JaxEngine, State
 from glassformer.train.loop import InterruptedRunError, Listener, accuracy, after_epoch, rate_of, result, split
@@ -30,7 +30,7 @@ def train_seeds(
     folders = [RunFolder(path / f"seed-{seed}") for seed in seeds]
     orders = [make_order(recipe.engine.rng, seed) for seed in seeds]
     state = engine.start(jax.tree.map(lambda *leaves: jnp.stack(leaves), *[o.init(recipe.model) for o in orders]))
-    progress = [Progress() for _ in seeds]
+    progress = [Progress(data_digest=digest(data.train))] * len(seeds)
     for i, own in enumerate(recipes):
         folders[i].create(own)
         folders[i].save_state(one_of(state, i), orders[i].state(), progress[i])

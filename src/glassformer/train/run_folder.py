@@ -50,6 +50,7 @@ class Progress:
     best_epoch: int = 0
     rows: tuple[Row, ...] = field(default_factory=tuple)
     done: bool = False
+    data_digest: str = ""  # of the training samples; empty in runs that were begun before it was kept
 
     @property
     def best(self) -> Row:
