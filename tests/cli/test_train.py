@@ -226,6 +226,7 @@ def test_help_shows_an_example(glassformer: Command) -> None:
         (("--set", "model.widht=3"), 1, "model.widht: MLP has no setting 'widht'"),
         (("--set", "model.kind=vit", "--set", "model.heads=5"), 1, "width 64 does not divide into 5 heads"),
         (("--set", "optimiser.name=adamm"), 1, "optimiser: 'adamm' is not known (did you mean 'adam"),
+        (("--set", "optimiser.name=sgd"), 1, "optimiser: sgd does not use weight_decay, which is 0.05"),
         (("--seeds", "x"), 2, "'x' came, expected two or more different seeds: 0-4 or 1,5,7"),
         (("--seeds", "3"), 2, "'3' came, expected two or more different seeds"),
         (("--seeds", "4-2"), 2, "'4-2' came, expected two or more different seeds"),

@@ -9,7 +9,11 @@ import optax
 import pytest
 
 from glassformer.errors import SettingError
+from glassformer.train.loop import resolved
 from glassformer.train.optimiser import PRESETS, Optimiser, Schedule, known_names
+from glassformer.train.recipe import Recipe
+
+from .small import small_data
 
 STEPS, EPOCHS = 10, 8  # 80 steps in all
 
@@ -121,6 +125,42 @@ def test_any_optimiser_of_optax_is_known_by_its_name(name: str) -> None:
 def test_what_cannot_be_used_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         Optimiser(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weight_decay": 0.1}, "sgd does not use weight_decay, which is 0.1; .* --set optimiser.weight_decay=0.0$"),
+        ({"name": "momentum", "b1": 0.8}, "momentum does not use b1, which is 0.8; choose an optimiser that does"),
+        (
+            {"name": "adam", "momentum": 0.5},
+            "adam does not use momentum, which is 0.5; .* --set optimiser.momentum=0.9$",
+        ),
+        ({"name": "adam", "weight_decay": 0.1}, "adam does not use weight_decay"),
+        ({"name": "adamw", "momentum": 0.0}, "adamw does not use momentum"),
+        (
+            {"name": "lion", "b2": 0.9, "weight_decay": 1.0},
+            "lion does not use b2, which is 0.9 and weight_decay, which",
+        ),
+    ],
+)
+def test_a_setting_without_effect_is_refused(settings: dict[str, Any], message: str) -> None:
+    recipe = Recipe(optimiser=Optimiser(**settings))
+    with pytest.raises(SettingError, match=f"optimiser: {message}"):
+        resolved(recipe, small_data())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"name": "momentum", "momentum": 0.5},
+        {"name": "adam", "b1": 0.5, "b2": 0.5},
+        {"name": "adamw", "b1": 0.5, "b2": 0.5, "weight_decay": 1.0},
+        {"name": "lion", "clip": 1.0},
+    ],
+)
+def test_a_setting_with_an_effect_is_not(settings: dict[str, Any]) -> None:
+    assert resolved(Recipe(optimiser=Optimiser(**settings)), small_data()).optimiser == Optimiser(**settings)
 
 
 @pytest.mark.parametrize(

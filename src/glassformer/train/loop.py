@@ -35,7 +35,8 @@ class InterruptedRunError(TrainingError):
 
 
 def resolved(recipe: Recipe, data: Dataset) -> Recipe:
-    """The recipe with the data's own image size and number of classes in the model."""
+    """The recipe with the data's own image size and number of classes in the model; here it is whole, and checked."""
+    recipe.optimiser.must_use_its_settings()
     images = dataclasses.replace(recipe.model.images, shape=data.train.images.shape[1:], classes=len(data.classes))
     return dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, images=images))  # pyright: ignore
 

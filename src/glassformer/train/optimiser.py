@@ -1,7 +1,7 @@
 """Optimisers and schedules: the recipe's words turned into one optax transformation."""
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
 
@@ -13,7 +13,8 @@ from glassformer.errors import SettingError, at_least
 from glassformer.names import nearest
 
 # With settings of their own; any other optimiser of optax that needs a learning rate alone is accepted by its name.
-PRESETS = ("sgd", "momentum", "adam", "adamw")
+USED = {"sgd": (), "momentum": ("momentum",), "adam": ("b1", "b2"), "adamw": ("b1", "b2", "weight_decay")}
+PRESETS = tuple(USED)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,19 @@ class Optimiser:
             )
         if self.name not in PRESETS:
             self.try_out()
+
+    def must_use_its_settings(self) -> None:
+        """Refuse a setting that was changed to no effect. Asked of a whole recipe: single changes come in any order."""
+        special = {name for used in USED.values() for name in used}
+        plain = [made for made in fields(self) if made.name in special - set(USED.get(self.name, ()))]
+        ignored = [made for made in plain if getattr(self, made.name) != made.default]
+        if ignored:
+            raise SettingError(
+                f"optimiser: {self.name} does not use "
+                + " and ".join(f"{made.name}, which is {getattr(self, made.name)}" for made in ignored)
+                + "; choose an optimiser that does, or set it back: "
+                + " ".join(f"--set optimiser.{made.name}={made.default}" for made in ignored)
+            )
 
     def try_out(self) -> None:
         """Refuse an optimiser that needs more than gradients and a schedule, before anything is computed."""
