@@ -195,6 +195,10 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         (b"\xff\xfe", FileError, "mine.toml: the recipe cannot be read: .*utf-8"),
         (b"model = ", SettingError, "mine.toml: not TOML: "),
         (b"[training]\nepochs = 0", SettingError, "training: epochs is 0, expected 1 or more"),
+        (b"[many-images]\ntraining = { epoch = 3 }", SettingError, r"many-images\.training\.epoch: .* setting 'epoch'"),
+        (b"[many-images]\ntraining = { epochs = 0 }", SettingError, "training: epochs is 0, expected 1 or more"),
+        (b"[many-images]\nmany-images = 3", SettingError, "many-images.many-images: Recipe has no setting"),
+        (b"many-images = 3", SettingError, r"mine\.toml: many-images is 3, expected a table of settings"),
     ],
 )
 def test_a_recipe_file_that_cannot_be_used(

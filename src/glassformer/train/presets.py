@@ -42,7 +42,11 @@ def from_text(text: str, where: str, images: int) -> Recipe:
     except tomllib.TOMLDecodeError as error:
         raise SettingError(f"{where}: not TOML: {error}") from None
     many = plain.pop("many-images", {})
-    return from_plain(Recipe, merged(plain, many) if images >= MANY else plain)
+    if not isinstance(many, dict):
+        raise SettingError(f"{where}: many-images is {many!r}, expected a table of settings, [many-images]")
+    few = from_plain(Recipe, plain)
+    for_many = from_plain(Recipe, merged(plain, many), "many-images")  # a mistake shows whatever the data
+    return for_many if images >= MANY else few
 
 
 def merged(plain: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
