@@ -16,6 +16,7 @@ from glassformer.errors import CheckpointError, FileError, SettingError, ShapeEr
 from glassformer.files import write_whole
 from glassformer.train import fit
 from glassformer.train.loop import Listener
+from glassformer.train.presets import recipe_file
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import with_changes
 from glassformer.train.weights import FORMAT, load_arrays, save_arrays
@@ -192,6 +193,20 @@ def test_weights_of_a_newer_release(run: Path) -> None:
     rewrite(run / "model.safetensors", {}, {"format": FORMAT + 1})
     with pytest.raises(CheckpointError, match="format version 2, this release reads up to 1; update glassformer"):
         load(run)
+
+
+def test_a_recipe_of_a_newer_release(run: Path) -> None:
+    """Its settings may be unknown here: the version is what matters."""
+    file = run / "recipe.toml"
+    written = file.read_text()
+    assert recipe_file(file) == RunFolder(run).recipe()
+    file.write_text(written.replace(f"format = {FORMAT}\n", f"format = {FORMAT + 1}\nprecision = 16\n"))
+    message = r"recipe\.toml: format version 2, this release reads up to 1; update glassformer"
+    for read in (load, fit.resume, lambda _: recipe_file(file)):
+        with pytest.raises(CheckpointError, match=message):
+            read(run)
+    file.write_text(written.replace(f"format = {FORMAT}\n", ""))  # as it was before it had a version
+    assert load(run).recipe.training.epochs == 1
 
 
 def test_weights_of_somebody_else(run: Path) -> None:

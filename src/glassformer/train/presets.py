@@ -9,6 +9,7 @@ from glassformer.errors import FileError, SettingError, UnknownNameError
 from glassformer.names import nearest
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain
+from glassformer.train.weights import refuse_newer
 
 DEFAULT = "vit-nano"
 MANY = 20_000  # training images from which a preset's [many-images] part applies
@@ -41,6 +42,7 @@ def from_text(text: str, where: str, images: int) -> Recipe:
         plain = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingError(f"{where}: not TOML: {error}") from None
+    refuse_newer(plain.pop("format", 0), where)  # the recipe.toml of a run has it
     many = plain.pop("many-images", {})
     if not isinstance(many, dict):
         raise SettingError(f"{where}: many-images is {many!r}, expected a table of settings, [many-images]")

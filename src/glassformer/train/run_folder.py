@@ -24,7 +24,7 @@ from glassformer.train.curves import curves
 from glassformer.train.jax_engine import State
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain, to_plain, to_toml
-from glassformer.train.weights import fill, load_arrays, save_arrays
+from glassformer.train.weights import FORMAT, fill, load_arrays, refuse_newer, save_arrays
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,20 @@ class RunFolder:
             raise FileError(
                 f"{self.path}: holds a run already; continue it with --resume {self.path}, or choose another folder"
             )
-        write_whole(self.path / "recipe.toml", to_toml(to_plain(recipe)))
+        write_whole(self.path / "recipe.toml", to_toml({"format": FORMAT, **to_plain(recipe)}))
 
     def recipe(self) -> Recipe:
         path = self.path / "recipe.toml"
         try:
-            return from_plain(Recipe, tomllib.loads(path.read_text()))
+            plain = tomllib.loads(path.read_text())
         except FileNotFoundError:
             raise CheckpointError(
                 f"{self.path}: not a run folder, it has no recipe.toml; run folders are written by `glassformer train`"
             ) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
             raise CheckpointError(f"{path}: cannot be read as TOML: {error}") from None
+        refuse_newer(plain.pop("format", 0), path)  # before its settings, which may be new too
+        return from_plain(Recipe, plain)
 
     def save_model(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
         about = {"config": to_plain(recipe), "classes": classes, "epoch": epoch}

@@ -33,11 +33,15 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise CheckpointError(f"{path}: damaged or not a safetensors file ({error})") from None
     if not isinstance(about, dict):
         raise CheckpointError(f"{path}: not written by glassformer (its metadata has no settings)")
-    if about.get("format", 0) > FORMAT:
-        raise CheckpointError(
-            f"{path}: format version {about['format']}, this release reads up to {FORMAT}; update glassformer"
-        )
+    refuse_newer(about.get("format", 0), path)
     return arrays, about
+
+
+def refuse_newer(version: Any, where: str | Path) -> None:
+    if not isinstance(version, int) or version > FORMAT:
+        raise CheckpointError(
+            f"{where}: format version {version}, this release reads up to {FORMAT}; update glassformer"
+        )
 
 
 def fill(tree: Any, arrays: dict[str, np.ndarray], where: Path) -> Any:
