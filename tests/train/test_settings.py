@@ -124,6 +124,12 @@ def test_changes_reach_into_parts_and_choose_kinds() -> None:
         ("training.epochs", "'training.epochs' is not a setting; write name=value, such as model.width=32"),
         ("training.epochs=many", "training.epochs: 'many' came; input should be a valid integer"),
         ("training.epochs=2.5", "training.epochs: 2.5 came; input should be a valid integer"),
+        ('training.epochs="5"', "training.epochs: '5' came; input should be a valid integer"),
+        ("training.epochs=true", "training.epochs: True came; input should be a valid integer"),
+        ("optimiser.lr=true", "optimiser.lr: True came; input should be a valid number"),
+        ('optimiser.lr="0.1"', "optimiser.lr: '0.1' came; input should be a valid number"),
+        ("engine.deterministic=1", "engine.deterministic: 1 came; input should be a valid boolean"),
+        ("model.images.shape=[8, 8, true]", "model.images.shape: [8, 8, True] came; input should be a valid integer"),
         ("training=3", "training: 3 came; input should be a dictionary"),
         ("model.hidden=[1]", "model.hidden: [1] came; input should be a valid integer"),
         ("training.batch=0", "training: batch is 0, expected 1 or more"),
@@ -149,6 +155,16 @@ def test_mistakes_are_refused_with_a_reason(change: str, message: str) -> None:
     with pytest.raises(SettingError) as error:
         with_changes(Recipe(), [change])
     assert message in str(error.value)
+
+
+def test_numbers_are_taken_where_they_mean_the_same() -> None:
+    recipe = with_changes(Recipe(), ["training.epochs=3", "optimiser.lr=1", "engine.deterministic=true"])
+    assert (recipe.training.epochs, recipe.optimiser.lr, recipe.engine.deterministic) == (3, 1.0, True)
+    assert type(recipe.optimiser.lr) is float
+    plain = {"training": {"epochs": np.int64(3)}, "model": {"kind": "mlp", "hidden": [np.int32(3), 4]}}
+    recipe = from_plain(Recipe, plain)
+    assert recipe.model == MLP(hidden=(3, 4))
+    assert type(recipe.training.epochs) is int
 
 
 def test_patience_needs_something_to_wait_for() -> None:

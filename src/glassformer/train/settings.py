@@ -11,6 +11,8 @@ import types
 import typing
 from typing import Any, TypeVar
 
+import numpy as np
+
 from glassformer.errors import SettingError
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
 from glassformer.models import MODELS
@@ -117,15 +119,23 @@ def parse(text: str) -> Any:
 
 
 def checked(expected: Any, value: Any, name: str) -> Any:
+    """The value, of the expected type: a whole number will do for a float, but "5" and true are no numbers."""
     try:
         from pydantic import TypeAdapter, ValidationError
     except ImportError:  # a bare JAX machine: settings are taken as they come
-        return tuple(value) if isinstance(value, list) else value
+        return bare(value)
     try:
-        return TypeAdapter(expected).validate_python(value)
+        return TypeAdapter(expected).validate_python(bare(value), strict=not dataclasses.is_dataclass(expected))
     except ValidationError as error:
         message = error.errors()[0]["msg"]
         raise SettingError(f"{name}: {value!r} came; {message[0].lower()}{message[1:]}") from None
+
+
+def bare(value: Any) -> Any:
+    """Lists as tuples, numbers of NumPy as those of Python."""
+    if isinstance(value, list | tuple):
+        return tuple(map(bare, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def to_toml(plain: dict[str, Any], header: str = "") -> str:
