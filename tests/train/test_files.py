@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,36 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert target.read_bytes() == b"two\n"
     assert target.stat().st_mode & 0o777 == 0o644
     assert names(target.parent) == ["file"]
+
+
+def test_the_folder_is_flushed_after_the_file_is_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, flushed = tmp_path / "file", []
+
+    def fsync(handle: int) -> None:
+        flushed.append((stat.S_ISDIR(os.fstat(handle).st_mode), target.exists()))
+        if target.exists():
+            raise OSError(22, "Invalid argument")  # as a file system that cannot says: the file is there all the same
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_whole(target, "new")
+    assert flushed == [(False, False), (True, True)]
+
+
+def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    killed = "import os; from pathlib import Path; from glassformer.files import write_whole\n"
+    killed += "Path.replace = lambda *_: os._exit(9)\n"
+    script = killed + "write_whole(Path('log.csv'), 'cut')"
+    assert subprocess.run([sys.executable, "-c", script], cwd=tmp_path).returncode == 9
+    (left,) = names(tmp_path)
+    others = (".log.csv.swp", ".recipe.toml.x.part", "log.csv.part")  # an editor's; another file's; somebody's
+    for name in others:
+        (tmp_path / name).touch()
+    write_whole(tmp_path / "log.csv", "one")
+    assert left in names(tmp_path), "it may be another process that is writing now"
+    for name in (left, *others):
+        os.utime(tmp_path / name, (0, 0))
+    write_whole(tmp_path / "log.csv", "two")
+    assert names(tmp_path) == sorted(["log.csv", *others])
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
