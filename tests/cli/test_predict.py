@@ -75,6 +75,32 @@ def test_probabilities_add_up_and_the_text_shows_three_of_them(tmp_path: Path) -
     assert second.strip() == ", ".join(image["done"])
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_a_transparent_drawing_is_put_on_white(mode: str, tmp_path: Path) -> None:
+    ink = Image.fromarray(TEST.images[0, ..., 0])
+    drawing = Image.new("LA" if mode == "LA" else "RGBA", (28, 28))  # black
+    drawing.putalpha(ink)
+    if mode == "P":
+        drawing = drawing.quantize()
+    drawing.resize((280, 280), Image.Resampling.NEAREST).save(tmp_path / "clear.png")
+    Image.fromarray((255 - TEST.images[0, ..., 0]).repeat(10, 0).repeat(10, 1)).save(tmp_path / "paper.png")
+    (clear,) = answered(tmp_path / "clear.png")["images"]
+    (paper,) = answered(tmp_path / "paper.png")["images"]
+    assert clear["class"] == paper["class"] == "7"
+    assert clear["done"][0] == "transparent pixels put on white"
+    assert clear["done"][-4:] == paper["done"]
+    assert clear["probabilities"] == pytest.approx(paper["probabilities"], abs=1e-3)
+    assert "  transparent pixels put on white, " in invoked(tmp_path / "clear.png")
+
+
+def test_white_ink_is_not_seen_on_white(tmp_path: Path) -> None:
+    drawing = Image.new("LA", (28, 28), 255)
+    drawing.putalpha(Image.fromarray(TEST.images[0, ..., 0]))
+    drawing.save(tmp_path / "white.png")
+    with pytest.raises(DataError, match=r"white\.png, transparent pixels put on white: the image is blank"):
+        raise invoke(tmp_path / "white.png").exception
+
+
 def test_without_inversion_dark_ink_is_not_read(tmp_path: Path) -> None:
     Image.fromarray(255 - TEST.images[0, ..., 0]).save(tmp_path / "dark.png")
     assert answered(tmp_path / "dark.png")["images"][0]["class"] == "7"

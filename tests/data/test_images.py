@@ -144,7 +144,7 @@ def test_what_eight_bits_cannot_say_is_refused(tmp_path: Path) -> None:
         read_image(deep)
     clear = write_image(tmp_path / "clear.png", shape=(5, 4, 4), value=0)
     with pytest.raises(DataError, match=r"clear\.png: it has transparent pixels; flatten it onto a background"):
-        read_image(clear)
+        read_image(clear)  # a data set; a single picture is put on white by `glassformer predict`
     opaque = write_image(tmp_path / "opaque.png", shape=(5, 4, 4), value=255)
     assert read_image(opaque).shape == (5, 4, 3)
 

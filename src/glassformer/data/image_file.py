@@ -18,13 +18,25 @@ DEEP = ("I", "F")  # and I;16, I;16B, …: more than 8 bits
 
 def read_image(path: Path) -> np.ndarray:
     """uint8 (rows, columns, channels): one channel where the file is grey, else three."""
+    pixels, transparent = read_on_white(path)
+    if transparent:
+        raise DataError(f"{path}: it has transparent pixels; flatten it onto a background first")
+    return pixels
+
+
+def read_on_white(path: Path) -> tuple[np.ndarray, bool]:
+    """As `read_image`, but transparent pixels let white paper through; and whether there were any."""
+    from PIL import Image
+
     image = open_image(path)
     if image.mode.startswith(DEEP):
         raise DataError(f"{path}: more than 8 bits per pixel (mode {image.mode}); save it with 8 bits")
-    if image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255:
-        raise DataError(f"{path}: it has transparent pixels; flatten it onto a background first")
-    pixels = np.asarray(image.convert("L" if image.mode in GREY else "RGB"))
-    return pixels if pixels.ndim == 3 else pixels[..., None]
+    mode = "L" if image.mode in GREY else "RGB"
+    transparent = image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255
+    if transparent:
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+    pixels = np.asarray(image.convert(mode))
+    return pixels if pixels.ndim == 3 else pixels[..., None], bool(transparent)
 
 
 def open_image(path: Path) -> "Image":

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from glassformer.data.idx import IMAGES, read_idx
-from glassformer.data.image_file import read_image
+from glassformer.data.image_file import read_on_white
 from glassformer.data.sources import load
 from glassformer.errors import DataError
 
@@ -42,7 +42,10 @@ def read_pictures(word: str, shape: tuple[int, int, int], data: str, invert: Inv
         return [from_test_set(word, number, data, invert)]
     path = Path(name).expanduser()
     if not is_idx(path):
-        return [Picture(word, *prepare(read_image(Path(word).expanduser()), shape, invert, word), label=None)]
+        pixels, transparent = read_on_white(Path(word).expanduser())
+        paper = ["transparent pixels put on white"] if transparent else []
+        image, done = prepare(pixels, shape, invert, ", ".join([word, *paper]))
+        return [Picture(word, image, [*paper, *done], label=None)]
     images = read_idx(path, IMAGES)[..., None]
     inversion = find_inversion(images, shape, invert)  # one answer for the whole file: it was made in one way
     numbers = range(len(images)) if number is None else [within(word, number, len(images))]
