@@ -1,0 +1,160 @@
+/* Vectors of floats: LANES numbers side by side, on whatever the processor has. With GF_SCALAR, or a compiler that
+ * knows no vector types, a vector is one float and every kernel is plain C11. Nothing else in these files knows. */
+#ifndef GF_LANES_H
+#define GF_LANES_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if !defined(__GNUC__) && !defined(GF_SCALAR)
+#define GF_SCALAR
+#endif
+
+#ifdef __GNUC__
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define UNROLL _Pragma("GCC unroll 16")
+#else
+#define UNROLL
+#endif
+
+/* TILE_ROWS: rows of a product kept in registers, two vectors each; 32 registers hold 8 x 2, 16 hold 6 x 2. */
+#if defined(GF_SCALAR)
+#define LANES 1
+#define TILE_ROWS 4
+#elif defined(__AVX512F__)
+#define LANES 16
+#define TILE_ROWS 8
+#elif defined(__AVX__)
+#define LANES 8
+#define TILE_ROWS 6
+#else
+#define LANES 4
+#define TILE_ROWS 6
+#endif
+
+#if LANES >= 8
+#include <immintrin.h>
+#endif
+
+/* n rounded up to whole vectors: the length of a row that is padded. */
+#define PADDED(n) (((n) + LANES - 1) / LANES * LANES)
+
+#if LANES == 1
+
+typedef float vec;
+typedef int32_t ivec;
+
+INLINE vec vec_load(const float *p) { return *p; }
+INLINE void vec_store(float *p, vec v) { *p = v; }
+INLINE vec vec_load_first(const float *p, int n) { return n ? *p : 0.0f; }
+INLINE void vec_store_first(float *p, vec v, int n) { if (n) *p = v; }
+INLINE vec vec_all(float x) { return x; }
+INLINE vec vec_select(ivec yes, vec a, vec b) { return yes ? a : b; }
+INLINE ivec vec_to_int(vec v) { return (ivec)v; }
+INLINE vec vec_to_float(ivec v) { return (vec)v; }
+INLINE float vec_sum(vec v) { return v; }
+INLINE float vec_highest(vec v) { return v; }
+INLINE vec vec_sqrt(vec v) { return sqrtf(v); }
+
+#else
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef float vec_anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias)); /* any address */
+
+INLINE vec vec_load(const float *p) { return *(const vec_anywhere *)p; }
+INLINE void vec_store(float *p, vec v) { *(vec_anywhere *)p = v; }
+
+/* The first n lanes; the others read as 0, and are not written. */
+#if LANES == 16
+INLINE vec vec_load_first(const float *p, int n) { return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
+INLINE void vec_store_first(float *p, vec v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v); }
+#elif LANES == 8
+INLINE __m256i lanes_below(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+INLINE vec vec_load_first(const float *p, int n) { return (vec)_mm256_maskload_ps(p, lanes_below(n)); }
+INLINE void vec_store_first(float *p, vec v, int n) { _mm256_maskstore_ps(p, lanes_below(n), (__m256)v); }
+#else
+INLINE vec vec_load_first(const float *p, int n)
+{
+    vec v = {0};
+    for (int i = 0; i < n; i++) v[i] = p[i];
+    return v;
+}
+INLINE void vec_store_first(float *p, vec v, int n)
+{
+    for (int i = 0; i < n; i++) p[i] = v[i];
+}
+#endif
+
+INLINE vec vec_all(float x)
+{
+    vec v;
+    UNROLL
+    for (int i = 0; i < LANES; i++) v[i] = x;
+    return v;
+}
+INLINE vec vec_select(ivec yes, vec a, vec b) { return (vec)(((ivec)a & yes) | ((ivec)b & ~yes)); }
+INLINE ivec vec_to_int(vec v) { return __builtin_convertvector(v, ivec); } /* towards zero */
+INLINE vec vec_to_float(ivec v) { return __builtin_convertvector(v, vec); }
+
+INLINE float vec_sum(vec v)
+{
+#if LANES == 16
+    return _mm512_reduce_add_ps((__m512)v);
+#else
+    float sum = 0.0f;
+    UNROLL
+    for (int i = 0; i < LANES; i++) sum += v[i];
+    return sum;
+#endif
+}
+INLINE float vec_highest(vec v) /* a NaN may go unnoticed: whoever needs it sees it in what follows */
+{
+#if LANES == 16
+    return _mm512_reduce_max_ps((__m512)v);
+#else
+    float highest = v[0];
+    UNROLL
+    for (int i = 1; i < LANES; i++) highest = v[i] > highest ? v[i] : highest;
+    return highest;
+#endif
+}
+INLINE vec vec_sqrt(vec v)
+{
+#if LANES == 16
+    return (vec)_mm512_sqrt_ps((__m512)v);
+#else
+    vec root;
+    UNROLL
+    for (int i = 0; i < LANES; i++) root[i] = sqrtf(v[i]);
+    return root;
+#endif
+}
+
+#endif
+
+INLINE vec vec_max(vec a, vec b) { return vec_select(a > b, a, b); }
+
+/* How many of a row's n numbers are left at i: in a row of whole vectors always LANES, which the compiler sees. */
+#define LEFT(n, i) ((n) % LANES ? (n) - (i) : LANES)
+
+/* Up to LANES numbers: a whole vector, or the end of a row. */
+INLINE vec vec_load_part(const float *p, int n) { return n >= LANES ? vec_load(p) : vec_load_first(p, n); }
+INLINE void vec_store_part(float *p, vec v, int n)
+{
+    if (n >= LANES) vec_store(p, v);
+    else vec_store_first(p, v, n);
+}
+
+#endif

@@ -1,0 +1,26 @@
+/* Linear: every token through the same matrix (layers/linear.py).  N tokens, I in, O out. */
+#ifndef GF_LINEAR_H
+#define GF_LINEAR_H
+
+#include "matmul.h"
+
+/* y (N, O)  <-  w (I, O), b (O) or NULL, x (N, I).  Overwrites y. */
+INLINE void linear_forward(float *y, const float *w, const float *b, const float *x, int N, int I, int O)
+{
+    matmul(y, O, b, 0, x, I, 1, w, O, N, I, O);
+}
+
+/* dx (N, I)  <-  w_t (O, I), the transpose of w, dy (N, O).  Overwrites dx, or adds to it. */
+INLINE void linear_backward_x(float *dx, const float *w_t, const float *dy, int N, int I, int O, int add)
+{
+    matmul(dx, I, add ? dx : NULL, I, dy, O, 1, w_t, I, N, O, I);
+}
+
+/* dw (I, O), db (O) or NULL  +=  x (N, I), dy (N, O).  Adds. */
+INLINE void linear_backward_w(float *dw, float *db, const float *x, const float *dy, int N, int I, int O)
+{
+    matmul(dw, O, dw, O, x, 1, I, dy, O, I, N, O);
+    if (db) add_rows(db, dy, N, O);
+}
+
+#endif

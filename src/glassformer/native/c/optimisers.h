@@ -1,0 +1,46 @@
+/* Optimisers, as optax has them: n parameters p, their gradient g, their memory m and v, learning rate lr. */
+#ifndef GF_OPTIMISERS_H
+#define GF_OPTIMISERS_H
+
+#include "lanes.h"
+
+INLINE void sgd(float *restrict p, const float *restrict g, int n, float lr)
+{
+    for (int i = 0; i < n; i++) p[i] -= lr * g[i];
+}
+
+INLINE void momentum(float *restrict p, float *restrict m, const float *restrict g, int n, float lr, float decay)
+{
+    for (int i = 0; i < n; i++) {
+        m[i] = g[i] + decay * m[i];
+        p[i] -= lr * m[i];
+    }
+}
+
+/* AdamW; Adam where weight_decay is 0.  step counts from 1. */
+INLINE void adamw(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, int n, float lr,
+                  float b1, float b2, float eps, float weight_decay, int step)
+{
+    const float unbias_m = (float)(1.0 / (1.0 - pow(b1, step))), unbias_v = (float)(1.0 / (1.0 - pow(b2, step)));
+    for (int i = 0; i < n; i++) {
+        m[i] = b1 * m[i] + (1.0f - b1) * g[i];
+        v[i] = b2 * v[i] + (1.0f - b2) * g[i] * g[i];
+        p[i] -= lr * (m[i] * unbias_m / (sqrtf(v[i] * unbias_v) + eps) + weight_decay * p[i]);
+    }
+}
+
+/* Clipping by the norm of the whole gradient: what every entry is multiplied by. */
+INLINE double sum_of_squares(const float *g, int n)
+{
+    double sum = 0.0;
+    for (int i = 0; i < n; i++) sum += (double)g[i] * g[i];
+    return sum;
+}
+
+INLINE float clip_factor(double squares, float most)
+{
+    const double norm = sqrt(squares);
+    return norm < most ? 1.0f : (float)(most / norm);
+}
+
+#endif

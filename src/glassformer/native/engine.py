@@ -1,0 +1,239 @@
+"""The native engine: the face of the jax engine, with the epoch's loop in C. Python sees it between stretches only."""
+
+import ctypes
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from glassformer.data.dataset import Samples
+from glassformer.errors import EngineError
+from glassformer.models import MLP, Model
+from glassformer.native import build
+from glassformer.native.layers import plan_for
+from glassformer.native.write import source_of
+from glassformer.train.jax_engine import Batches, JaxEngine, State, key_of, shifts_of
+from glassformer.train.recipe import Recipe
+
+OPTIMISERS = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
+EPS = 1e-8  # of Adam, as in optax
+MOST_THREADS = 256
+
+
+class Job(ctypes.Structure):
+    """host.h's `job`."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("images", "labels", "order", "shifts", "rates")),
+        *((name, ctypes.c_void_p) for name in ("params", "m", "v", "losses", "space")),
+        *((name, ctypes.c_int32) for name in ("count", "batch", "first", "last", "done", "threads", "optimiser")),
+        *((name, ctypes.c_float) for name in ("smoothing", "momentum", "b1", "b2", "eps", "weight_decay", "clip")),
+    )
+
+
+class Epoch(NamedTuple):
+    """What an epoch reads."""
+
+    order: np.ndarray  # (count)
+    shifts: np.ndarray | None  # (count, 2)
+    rates: np.ndarray  # (steps)
+    epoch: int
+
+
+class NativeEngine:
+    name = "native"
+
+    def __init__(self, recipe: Recipe, train: Samples, notice: build.Notice = print, *, rewrites: bool = True) -> None:
+        must_be_covered(recipe)
+        self.recipe, self.train, self.count = recipe, train, len(train.labels)
+        self.threads = recipe.engine.threads or cores()
+        self.images = np.ascontiguousarray(train.images, np.uint8)
+        self.labels = np.ascontiguousarray(train.labels, np.int32)
+        self.steps = -(-self.count // recipe.training.batch)
+        source = source_of(recipe.model, samples_at_once(recipe.model, recipe.training.batch), rewrites=rewrites)
+        self.program = Program(build.load(source, notice))
+        self.optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
+        self.rates = rates_of(recipe, self.steps)
+        self.space = self.program.space(self.threads)
+
+    def start(self, params: Any) -> State:
+        return State(params=params, optimiser=self.optimiser.init(params))
+
+    def batches(self, orders: list[np.ndarray], epoch: int) -> Epoch:
+        """This epoch's samples, in the given order."""
+        rates = self.rates[(epoch - 1) * self.steps : epoch * self.steps]
+        return Epoch(np.ascontiguousarray(orders[0], np.int32), self.shifts(epoch), np.ascontiguousarray(rates), epoch)
+
+    def shifts(self, epoch: int) -> np.ndarray | None:
+        """The very shifts that the jax engine draws."""
+        training = self.recipe.training
+        if not training.shift:
+            return None
+        key = key_of(training.seed, epoch)
+        corners = shifts_of(key, self.steps, training.batch, training.shift)
+        return np.ascontiguousarray(np.asarray(corners).reshape(-1, 2) - training.shift, np.int32)
+
+    def run(self, state: State, batches: Epoch, first: int, last: int) -> tuple[State, np.ndarray]:
+        """Steps `first` to `last` (not included): the new state, and the loss of each step."""
+        flat, losses = Flat(state), np.zeros(self.steps, np.float32)
+        job = self.job(flat, batches, losses, first, last)
+        if self.program.library.gf_train(ctypes.byref(job)):
+            raise EngineError(f"{self.threads} threads could not be started; try --threads 1")
+        return flat.state(last - first), losses[first:last].astype(np.float64)
+
+    def gradient(self, params: Any, batches: Epoch, step: int) -> tuple[float, Any]:
+        """Loss and gradient of one step, by themselves."""
+        flat, losses = Flat(self.start(params)), np.zeros(1, np.float32)
+        gradient = np.zeros_like(flat.params)
+        job = self.job(flat, batches, losses, step, step + 1)
+        if self.program.library.gf_gradient(ctypes.byref(job), gradient.ctypes.data_as(ctypes.c_void_p)):
+            raise EngineError(f"{self.threads} threads could not be started; try --threads 1")
+        return float(losses[0]), unflattened(gradient, params)
+
+    def job(self, flat: "Flat", batches: Epoch, losses: np.ndarray, first: int, last: int) -> Job:
+        training, optimiser = self.recipe.training, self.recipe.optimiser
+        return Job(
+            images=address(self.images),
+            labels=address(self.labels),
+            order=address(batches.order),
+            shifts=address(batches.shifts),
+            rates=address(batches.rates),
+            params=address(flat.params),
+            m=address(flat.m),
+            v=address(flat.v),
+            losses=address(losses),
+            space=address(self.space),
+            count=self.count,
+            batch=training.batch,
+            first=first,
+            last=last,
+            done=flat.count,
+            threads=self.threads,
+            optimiser=OPTIMISERS[optimiser.name],
+            smoothing=training.label_smoothing,
+            momentum=optimiser.momentum,
+            b1=optimiser.b1,
+            b2=optimiser.b2,
+            eps=EPS,
+            weight_decay=optimiser.weight_decay if optimiser.name == "adamw" else 0.0,
+            clip=optimiser.clip,
+        )
+
+    def predict(self, params: Any, images: np.ndarray) -> np.ndarray:
+        """Logits, (N, K)."""
+        return self.program.predict(flattened(params), images, self.recipe.model.images.classes, self.threads, self.space)
+
+    def for_jax(self, batches: Epoch) -> tuple[JaxEngine, Batches]:
+        """The same epoch for the jax engine, which can look inside a step."""
+        engine = JaxEngine(self.recipe, self.train, (self.recipe.training.seed,))
+        return engine, engine.batches([batches.order], batches.epoch)
+
+
+class Program:
+    """A compiled model."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        pointer = ctypes.c_void_p
+        library.gf_predict.argtypes = (pointer, pointer, pointer, pointer, ctypes.c_int64)
+        library.gf_predict.restype = None
+        library.gf_train.argtypes = (pointer,)
+        library.gf_gradient.argtypes = (pointer, pointer)
+
+    def space(self, threads: int) -> np.ndarray:
+        """Room to work in for each thread, beginning on a cache line."""
+        floats = self.library.gf_space() * threads
+        whole = np.zeros(floats + 16, np.float32)
+        start = -whole.ctypes.data % 64 // 4
+        return whole[start : start + floats]
+
+    def predict(
+        self, params: np.ndarray, images: np.ndarray, classes: int, threads: int, space: np.ndarray
+    ) -> np.ndarray:
+        images = np.ascontiguousarray(images, np.uint8)
+        logits = np.empty((len(images), classes), np.float32)
+        if threads == 1 or len(images) < 64:
+            self.predict_part(logits, params, images, space)
+            return logits
+        bounds = [len(images) * part // threads for part in range(threads + 1)]
+        rooms = space.reshape(threads, -1)
+        with ThreadPoolExecutor(threads) as pool:
+            for part in range(threads):
+                own = slice(bounds[part], bounds[part + 1])
+                pool.submit(self.predict_part, logits[own], params, images[own], rooms[part])
+        return logits
+
+    def predict_part(self, logits: np.ndarray, params: np.ndarray, images: np.ndarray, space: np.ndarray) -> None:
+        self.library.gf_predict(address(logits), address(params), address(images), address(space), len(images))
+
+
+class Flat:
+    """A state as C has it: each part one array of all parameters, in the order of their names."""
+
+    def __init__(self, state: State) -> None:
+        self.template = state
+        self.params = flattened(state.params)
+        trace = part_of(state.optimiser, "trace")
+        self.m = part_of(state.optimiser, "mu") if trace is None else trace
+        self.v = part_of(state.optimiser, "nu")
+        counts = optax.tree_utils.tree_get_all_with_path(state.optimiser, "count")
+        self.count = int(counts[0][1])
+
+    def state(self, steps: int) -> State:
+        """The same state after so many steps, from what C has written."""
+        like, params = self.template.optimiser, self.template.params
+        parts: dict[str, Any] = {"count": np.asarray(self.count + steps, np.int32)}
+        if self.v is not None and self.m is not None:
+            parts |= {"mu": unflattened(self.m, params), "nu": unflattened(self.v, params)}
+        elif self.m is not None:
+            parts |= {"trace": unflattened(self.m, params)}
+        return State(params=unflattened(self.params, params), optimiser=optax.tree_utils.tree_set(like, **parts))
+
+
+def part_of(optimiser: Any, name: str) -> np.ndarray | None:
+    found = optax.tree_utils.tree_get_all_with_path(optimiser, name)
+    return flattened(found[0][1]) if found else None
+
+
+def flattened(tree: Any) -> np.ndarray:
+    """A copy of all leaves, one after the other."""
+    return np.concatenate([np.asarray(leaf, np.float32).ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def unflattened(flat: np.ndarray, like: Any) -> Any:
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([np.size(leaf) for leaf in leaves])
+    parts = np.split(flat, ends[:-1])
+    return jax.tree.unflatten(structure, [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)])
+
+
+def address(array: np.ndarray | None) -> int | None:
+    return None if array is None else array.ctypes.data
+
+
+def rates_of(recipe: Recipe, steps: int) -> np.ndarray:
+    """The learning rate of every step of the run."""
+    epochs = recipe.training.epochs
+    rate = recipe.optimiser.schedule.rate(recipe.optimiser.lr, steps, epochs)
+    return np.array(np.broadcast_to(np.asarray(rate(np.arange(steps * epochs)), np.float32), steps * epochs))
+
+
+def cores() -> int:
+    """Those this process may use."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, MOST_THREADS)
+
+
+def samples_at_once(model: Model, batch: int) -> int:
+    """One sample's tokens fill the tiles of a product; an MLP has one row a sample, and needs several."""
+    return min(16, batch) if isinstance(model, MLP) else 1
+
+
+def must_be_covered(recipe: Recipe) -> None:
+    """Refuse, by name, what has no C twin."""
+    if recipe.optimiser.name not in OPTIMISERS:
+        raise EngineError(f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})")
+    plan_for(recipe.model, 1)
