@@ -14,7 +14,7 @@ ORDER = [  # a room may import from its own line and from the lines above it
     {"shapes", "names", "errors", "files"},
     {"layers", "losses", "data"},
     {"models"},
-    {"train", "recipes"},
+    {"train", "recipes", "native"},
     {"check", "lens"},
     {"bench"},
     {"cli"},

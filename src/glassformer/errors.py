@@ -33,6 +33,10 @@ class TrainingError(GlassformerError):
     """A training run that cannot go on."""
 
 
+class EngineError(GlassformerError):
+    """An engine cannot run this recipe, or cannot be built on this machine."""
+
+
 class ContractError(GlassformerError):
     """A layer that does not keep the contract of forward and backward."""
 

@@ -23,7 +23,8 @@ def train(
     recipe: Annotated[Path | None, typer.Option(help="a recipe of your own, TOML")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
     resume: Annotated[Path | None, typer.Option(help="go on with the run in this folder")] = None,
-    engine: Annotated[str, typer.Option(help="auto (the fastest that can), or jax")] = "",
+    engine: Annotated[str, typer.Option(help="auto (the fastest that can), native, or jax")] = "",
+    threads: Annotated[int | None, typer.Option(help="native: how many (default: one for each core)")] = None,
     rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="GPU: repeat to the bit")] = False,
     list_: Annotated[bool, typer.Option("--list", help="show the presets and stop")] = False,
@@ -49,6 +50,7 @@ def train(
         "optimiser.lr": lr,
         "training.seed": seed,
         "engine.name": engine or None,
+        "engine.threads": threads,
         "engine.rng": rng or None,
         "engine.deterministic": deterministic or None,
     }

@@ -50,7 +50,7 @@ class TrainingProgress(Listener):
             f"{type(recipe.model).__name__} on {data.name} ({len(data.train.labels):,} training images, "
             f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}, "
             f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed}, "
-            f"engine jax -> {folder}"
+            f"run {folder}"
         )
         return self
 
@@ -58,6 +58,9 @@ class TrainingProgress(Listener):
         self.epochs = recipe.training.epochs
         self.console.print(f"going on with {folder}")
         return self
+
+    def notice(self, text: str) -> None:
+        self.console.print(text)
 
     def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None:
         fields = {"epoch": epoch, "loss": loss, "speed": images_per_second}

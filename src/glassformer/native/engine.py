@@ -124,12 +124,14 @@ class NativeEngine:
 
     def predict(self, params: Any, images: np.ndarray) -> np.ndarray:
         """Logits, (N, K)."""
-        return self.program.predict(flattened(params), images, self.recipe.model.images.classes, self.threads, self.space)
+        return self.program.predict(
+            flattened(params), images, self.recipe.model.images.classes, self.threads, self.space
+        )
 
-    def for_jax(self, batches: Epoch) -> tuple[JaxEngine, Batches]:
-        """The same epoch for the jax engine, which can look inside a step."""
+    def for_jax(self, batches: Epoch) -> Batches:
+        """The same epoch for code that looks inside a step, which is written in JAX."""
         engine = JaxEngine(self.recipe, self.train, (self.recipe.training.seed,))
-        return engine, engine.batches([batches.order], batches.epoch)
+        return engine.batches([batches.order], batches.epoch)
 
 
 class Program:
@@ -207,7 +209,9 @@ def unflattened(flat: np.ndarray, like: Any) -> Any:
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])
     parts = np.split(flat, ends[:-1])
-    return jax.tree.unflatten(structure, [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)])
+    return jax.tree.unflatten(
+        structure, [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+    )
 
 
 def address(array: np.ndarray | None) -> int | None:
@@ -235,5 +239,7 @@ def samples_at_once(model: Model, batch: int) -> int:
 def must_be_covered(recipe: Recipe) -> None:
     """Refuse, by name, what has no C twin."""
     if recipe.optimiser.name not in OPTIMISERS:
-        raise EngineError(f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})")
+        raise EngineError(
+            f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
+        )
     plan_for(recipe.model, 1)

@@ -58,8 +58,10 @@ def sizes(model: Model, plan: Plan, arena: int) -> str:
 
 def weights(plan: Plan) -> str:
     """Where each weight begins: in the weights p, and its gradient in g; its transpose in t."""
-    return table("Weights p, and their gradients g.", "", plan.params) + "\n\n" + table(
-        "Transposes t of weights.", "turned_", {name: plan.params[name][::-1] for name in plan.turned}
+    return (
+        table("Weights p, and their gradients g.", "", plan.params)
+        + "\n\n"
+        + table("Transposes t of weights.", "turned_", {name: plan.params[name][::-1] for name in plan.turned})
     )
 
 

@@ -72,7 +72,7 @@ class JaxEngine:
         shape = (self.steps, batch)
         padded = [np.resize(order, shape).astype(np.int32) for order in orders]
         weights = (np.arange(self.steps * batch) < self.count).astype(np.float32).reshape(shape)
-        keys = [jax.random.fold_in(jax.random.key(seed), epoch) for seed in self.seeds]
+        keys = [key_of(seed, epoch) for seed in self.seeds]
         single = len(self.seeds) == 1
         return Batches(
             images=self.images,
@@ -86,6 +86,10 @@ class JaxEngine:
         """Steps `first` to `last` (not included): the new state, and the loss of each step."""
         state, losses = self.take_steps(state, batches, first, last)
         return state, np.asarray(losses, np.float64)[..., first:last]
+
+    def for_jax(self, batches: Batches) -> Batches:
+        """The same epoch for code that looks inside a step: it has it already."""
+        return batches
 
     def predict(self, params: Any, images: np.ndarray) -> np.ndarray:
         """Logits, (N, K), or (seeds, N, K)."""
@@ -119,7 +123,7 @@ def take_step(
 def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any]:
     """Loss and gradient of the step's own samples, with its own shifts and its own dropout."""
     chosen = batches.order[i]
-    key_shift, key_model = jax.random.split(jax.random.fold_in(batches.key, i))
+    key_shift, key_model = keys_of_step(batches.key, i)
     return loss_and_gradient(
         recipe.model,
         recipe.training.loss,
@@ -131,13 +135,33 @@ def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple
     )
 
 
+def key_of(seed: int, epoch: int) -> Any:
+    return jax.random.fold_in(jax.random.key(seed), epoch)
+
+
+def keys_of_step(key: Any, i: Any) -> Any:
+    """For shifts and for the model, from the epoch's key."""
+    return jax.random.split(jax.random.fold_in(key, i))
+
+
+def corners_of(key: Any, count: int, most: int) -> Any:
+    """Where each image is cut out of its padded self, (count, 2)."""
+    return jax.random.randint(key, (count, 2), 0, 2 * most + 1)
+
+
+def shifts_of(key: Any, steps: int, batch: int, most: int) -> Any:
+    """All corners of an epoch, (steps, batch, 2), for an engine that draws none itself."""
+    draw = jax.vmap(lambda i: corners_of(keys_of_step(key, i)[0], batch, most))
+    return jax.jit(draw)(jnp.arange(steps))
+
+
 def shifted(key: Any, images: Any, most: int) -> Any:
     """Each image moved by up to `most` pixels each way; what comes in at the border is black."""
     if most == 0:
         return images
     rows, columns, channels = images.shape[1:]
     padded = jnp.pad(images, ((0, 0), (most, most), (most, most), (0, 0)))
-    corners = jax.random.randint(key, (len(images), 2), 0, 2 * most + 1)
+    corners = corners_of(key, len(images), most)
 
     def cut(image: Any, corner: Any) -> Any:
         return lax.dynamic_slice(image, (corner[0], corner[1], 0), (rows, columns, channels))

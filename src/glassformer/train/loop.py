@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset, Samples, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
-from glassformer.train.jax_engine import Batches, JaxEngine
+from glassformer.train.engines import Engine, choose, settled
 from glassformer.train.not_finite import all_finite, explain
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
@@ -23,6 +23,7 @@ SAVE_SECONDS = 60.0  # between saves within an epoch; at its end the state is al
 class Listener:
     """Told how training goes. This one keeps quiet; the command line draws bars."""
 
+    def notice(self, text: str) -> None: ...
     def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None: ...
     def epoch(self, row: Row) -> None: ...
     def interrupted(self) -> bool:
@@ -45,11 +46,12 @@ class Loop:
     """One run from its first weights, or from where its folder says it stands, to its end."""
 
     def __init__(self, recipe: Recipe, data: Dataset, folder: RunFolder, listener: Listener) -> None:
-        self.recipe, self.folder, self.listener, self.test = recipe, folder, listener, data.test
+        self.folder, self.listener, self.test = folder, listener, data.test
         self.classes = data.classes
         self.train, self.validation = split(recipe, data)
         self.order = make_order(recipe.engine.rng, recipe.training.seed)
-        self.engine = JaxEngine(recipe, self.train, (recipe.training.seed,))
+        self.engine = choose(recipe, self.train, listener.notice)
+        self.recipe = settled(recipe, self.engine)
         self.progress = Progress(data_digest=digest(data.train))
         self.steps_at_once = 8  # of a stretch; found out while running
 
@@ -94,10 +96,10 @@ class Loop:
         if self.listener.interrupted() and not self.progress.done:
             raise InterruptedRunError(f"stopped after epoch {epoch} and saved; go on with --resume {self.folder.path}")
 
-    def run_stretch(self, batches: Batches, epoch: int) -> None:
+    def run_stretch(self, batches: Any, epoch: int) -> None:
         first = self.progress.step
         last = min(first + self.steps_at_once, self.engine.steps)
-        before = jax.tree.map(jnp.copy, self.state)  # the state itself is given away to the compiled loop
+        before = jax.tree.map(lambda leaf: leaf.copy(), self.state)  # the jax engine gives the state itself away
         start = time.monotonic()
         self.state, losses = self.engine.run(self.state, batches, first, last)
         seconds = time.monotonic() - start
@@ -143,7 +145,7 @@ def split(recipe: Recipe, data: Dataset) -> tuple[Samples, Samples | None]:
     return hold_out(data.train, share) if share else (data.train, None)
 
 
-def rate_of(recipe: Recipe, engine: JaxEngine, epoch: int) -> float:
+def rate_of(recipe: Recipe, engine: Engine, epoch: int) -> float:
     """The learning rate of an epoch's last step."""
     rate = recipe.optimiser.schedule.rate(recipe.optimiser.lr, engine.steps, recipe.training.epochs)
     return float(np.asarray(rate(epoch * engine.steps - 1)))
@@ -170,13 +172,13 @@ def best(rows: tuple[Row, ...], min_delta: float) -> int:
     return kept.epoch
 
 
-def accuracy(engine: JaxEngine, params: Any, samples: Samples) -> Any:
+def accuracy(engine: Engine, params: Any, samples: Samples) -> Any:
     """Share of samples whose highest logit is at the label."""
     found = engine.predict(params, samples.images).argmax(axis=-1) == samples.labels
     return found.mean(axis=-1) if found.ndim > 1 else float(found.mean())
 
 
-def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: JaxEngine) -> dict[str, Any]:
+def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
     """The outcome of a run, as `--json` prints it. Scores are those of the weights that were kept."""
     params = jax.eval_shape(recipe.model.init, jax.random.key(0))
     return {

@@ -5,17 +5,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from glassformer.names import named_leaves, recording, visiting
-from glassformer.train.jax_engine import Batches, JaxEngine, State, loss_of_step
+from glassformer.train.engines import Engine
+from glassformer.train.jax_engine import State, loss_of_step
 
 
-@jax.jit
-def all_finite(params: Any) -> jax.Array:
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
+def all_finite(params: Any) -> bool:
+    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(params)))
 
 
-def explain(engine: JaxEngine, before: State, batches: Batches, first: int, step: int, epoch: int, run: Path) -> str:
+def explain(engine: Engine, before: State, batches: Any, first: int, step: int, epoch: int, run: Path) -> str:
     """Replay up to the step, then look at every value of it."""
     state, _ = engine.run(before, batches, first, step)
     parameter = first_not_finite(named_leaves(state.params))
@@ -24,7 +25,7 @@ def explain(engine: JaxEngine, before: State, batches: Batches, first: int, step
     else:
         seen: dict[str, Any] = {}
         with visiting(recording(seen)):
-            loss_of_step(engine.recipe, state.params, batches, step)
+            loss_of_step(engine.recipe, state.params, engine.for_jax(batches), step)
         value = first_not_finite(seen) or "the loss itself"
         what = f"at step {step + 1} of epoch {epoch} the loss is not finite; the first such value is {value}"
     return (

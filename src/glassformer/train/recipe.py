@@ -47,9 +47,13 @@ class Validation:
 
 @dataclass(frozen=True)
 class Engine:
-    name: Literal["auto", "jax"] = "auto"
+    name: Literal["auto", "jax", "native"] = "auto"
     rng: Literal["threefry", "xorshift"] = "threefry"
     deterministic: bool = False  # GPU: bit-identical repeats, a little slower; the CPU always is
+    threads: int = 0  # native: 0 is all cores; a run repeats to the bit with the same number
+
+    def __post_init__(self) -> None:
+        at_least("engine", 0, threads=self.threads)
 
 
 @dataclass(frozen=True)

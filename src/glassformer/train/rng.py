@@ -32,7 +32,9 @@ class Threefry:
         self.seed = seed
 
     def init(self, model: Model) -> Any:
-        return jax.jit(model.init)(jax.random.key(self.seed))
+        # run once: on a CPU, compiling it well would take three times as long as everything else about it
+        quickly = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+        return jax.jit(model.init, compiler_options=quickly)(jax.random.key(self.seed))
 
     def shuffled(self, epoch: int, count: int) -> np.ndarray:
         """The order of this epoch. It depends on nothing that came before."""

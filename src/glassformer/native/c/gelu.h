@@ -11,7 +11,7 @@ typedef struct { vec cdf, bell; } normal; /* bell = exp(-x^2 / 2) */
 
 INLINE normal vec_normal(vec x)
 {
-    const vec size = vec_select(x < vec_all(0.0f), -x, x);
+    const vec size = vec_max(-x, x);
     const vec s = vec_all(1.0f) / (vec_all(1.0f) + vec_all(0.2316419f) * size);
     const vec bell = vec_exp(vec_all(-0.5f) * x * x);
     vec g = vec_all(-7.09294062e-2f);
@@ -23,7 +23,7 @@ INLINE normal vec_normal(vec x)
     g = g * s + vec_all(9.03014749e-2f);
     g = g * s + vec_all(9.25307415e-2f);
     const vec tail = bell * g * s;
-    return (normal){vec_select(x < vec_all(0.0f), tail, vec_all(1.0f) - tail), bell};
+    return (normal){vec_select(vec_less(x, vec_all(0.0f)), tail, vec_all(1.0f) - tail), bell};
 }
 
 /* y (n)  <-  x (n).  Overwrites y. */

@@ -50,24 +50,28 @@
 #if LANES == 1
 
 typedef float vec;
-typedef int32_t ivec;
+typedef int mask; /* a yes or no for each lane */
 
 INLINE vec vec_load(const float *p) { return *p; }
 INLINE void vec_store(float *p, vec v) { *p = v; }
 INLINE vec vec_load_first(const float *p, int n) { return n ? *p : 0.0f; }
 INLINE void vec_store_first(float *p, vec v, int n) { if (n) *p = v; }
 INLINE vec vec_all(float x) { return x; }
-INLINE vec vec_select(ivec yes, vec a, vec b) { return yes ? a : b; }
-INLINE ivec vec_to_int(vec v) { return (ivec)v; }
-INLINE vec vec_to_float(ivec v) { return (vec)v; }
+INLINE mask vec_less(vec a, vec b) { return a < b; }
+INLINE vec vec_select(mask yes, vec a, vec b) { return yes ? a : b; }
 INLINE float vec_sum(vec v) { return v; }
 INLINE float vec_highest(vec v) { return v; }
-INLINE vec vec_sqrt(vec v) { return sqrtf(v); }
+INLINE vec vec_fill_from(vec v, int n, float filler) { return n ? v : filler; }
 
 #else
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+#if LANES == 16
+typedef __mmask16 mask;
+#else
+typedef ivec mask;
+#endif
 typedef float vec_anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias)); /* any address */
 
 INLINE vec vec_load(const float *p) { return *(const vec_anywhere *)p; }
@@ -97,16 +101,30 @@ INLINE void vec_store_first(float *p, vec v, int n)
 }
 #endif
 
-INLINE vec vec_all(float x)
+#if LANES == 16
+INLINE vec vec_all(float x) { return (vec)_mm512_set1_ps(x); }
+#elif LANES == 8
+INLINE vec vec_all(float x) { return (vec)_mm256_set1_ps(x); }
+#else
+INLINE vec vec_all(float x) { return (vec){x, x, x, x}; }
+#endif
+
+#if LANES == 16
+INLINE mask vec_less(vec a, vec b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }
+INLINE vec vec_select(mask yes, vec a, vec b) { return (vec)_mm512_mask_blend_ps(yes, (__m512)b, (__m512)a); }
+#else
+INLINE mask vec_less(vec a, vec b) { return a < b; }
+INLINE vec vec_select(mask yes, vec a, vec b) { return (vec)(((ivec)a & yes) | ((ivec)b & ~yes)); }
+#endif
+
+/* v with its lanes from n on replaced. */
+INLINE vec vec_fill_from(vec v, int n, float filler)
 {
-    vec v;
+    vec place;
     UNROLL
-    for (int i = 0; i < LANES; i++) v[i] = x;
-    return v;
+    for (int i = 0; i < LANES; i++) place[i] = (float)i;
+    return vec_select(vec_less(place, vec_all((float)n)), v, vec_all(filler));
 }
-INLINE vec vec_select(ivec yes, vec a, vec b) { return (vec)(((ivec)a & yes) | ((ivec)b & ~yes)); }
-INLINE ivec vec_to_int(vec v) { return __builtin_convertvector(v, ivec); } /* towards zero */
-INLINE vec vec_to_float(ivec v) { return __builtin_convertvector(v, vec); }
 
 INLINE float vec_sum(vec v)
 {
@@ -130,21 +148,16 @@ INLINE float vec_highest(vec v) /* a NaN may go unnoticed: whoever needs it sees
     return highest;
 #endif
 }
-INLINE vec vec_sqrt(vec v)
-{
+#endif
+
+/* b where either is NaN. */
 #if LANES == 16
-    return (vec)_mm512_sqrt_ps((__m512)v);
+INLINE vec vec_max(vec a, vec b) { return (vec)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vec vec_min(vec a, vec b) { return (vec)_mm512_min_ps((__m512)a, (__m512)b); }
 #else
-    vec root;
-    UNROLL
-    for (int i = 0; i < LANES; i++) root[i] = sqrtf(v[i]);
-    return root;
+INLINE vec vec_max(vec a, vec b) { return vec_select(vec_less(b, a), a, b); }
+INLINE vec vec_min(vec a, vec b) { return vec_select(vec_less(a, b), a, b); }
 #endif
-}
-
-#endif
-
-INLINE vec vec_max(vec a, vec b) { return vec_select(a > b, a, b); }
 
 /* How many of a row's n numbers are left at i: in a row of whole vectors always LANES, which the compiler sees. */
 #define LEFT(n, i) ((n) % LANES ? (n) - (i) : LANES)

@@ -11,16 +11,15 @@ INLINE void layer_norm_forward(float *y, float *xhat, float *std_inv, const floa
     for (int n = 0; n < N; n++, x += C, y += C, xhat += C) {
         vec sum = vec_all(0.0f), squares = vec_all(0.0f);
         for (int c = 0; c < C; c += LANES) sum += vec_load_part(x + c, LEFT(C, c));
-        const float mean = vec_sum(sum) / (float)C;
+        const vec mean = vec_all(vec_sum(sum) * (1.0f / (float)C));
         for (int c = 0; c < C; c += LANES) {
-            const vec centred = vec_load_part(x + c, LEFT(C, c)) - vec_all(mean);
-            vec_store_part(xhat + c, centred, LEFT(C, c));
-            const vec known = vec_load_part(xhat + c, LEFT(C, c)); /* without lanes beyond the row */
-            squares += known * known;
+            vec centred = vec_load_part(x + c, LEFT(C, c)) - mean;
+            if (C % LANES) centred = vec_fill_from(centred, C - c, 0.0f);
+            squares += centred * centred;
         }
-        std_inv[n] = 1.0f / sqrtf(vec_sum(squares) / (float)C + eps);
+        std_inv[n] = 1.0f / sqrtf(vec_sum(squares) * (1.0f / (float)C) + eps);
         for (int c = 0; c < C; c += LANES) {
-            const vec hat = vec_load_part(xhat + c, LEFT(C, c)) * vec_all(std_inv[n]);
+            const vec hat = (vec_load_part(x + c, LEFT(C, c)) - mean) * vec_all(std_inv[n]);
             vec_store_part(xhat + c, hat, LEFT(C, c));
             vec_store_part(y + c, hat * vec_load_part(gain + c, LEFT(C, c)) + vec_load_part(bias + c, LEFT(C, c)), LEFT(C, c));
         }

@@ -9,7 +9,7 @@ INLINE void relu_forward(float *y, const float *x, int n)
 {
     for (int i = 0; i < n; i += LANES) {
         const vec v = vec_load_part(x + i, LEFT(n, i));
-        vec_store_part(y + i, vec_select(v <= vec_all(0.0f), vec_all(0.0f), v), LEFT(n, i));
+        vec_store_part(y + i, vec_select(vec_less(v, vec_all(0.0f)), vec_all(0.0f), v), LEFT(n, i));
     }
 }
 
@@ -18,7 +18,7 @@ INLINE void relu_backward(float *dx, const float *y, const float *dy, int n)
 {
     for (int i = 0; i < n; i += LANES) {
         const vec passes = vec_load_part(y + i, LEFT(n, i)), d = vec_load_part(dy + i, LEFT(n, i));
-        vec_store_part(dx + i, vec_select(passes > vec_all(0.0f), d, vec_all(0.0f)), LEFT(n, i));
+        vec_store_part(dx + i, vec_select(vec_less(vec_all(0.0f), passes), d, vec_all(0.0f)), LEFT(n, i));
     }
 }
 

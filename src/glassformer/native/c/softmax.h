@@ -4,24 +4,15 @@
 
 #include "exp.h"
 
-/* v with its lanes from n on replaced. */
-INLINE vec vec_fill_from(vec v, int n, float filler)
-{
-    float place[LANES];
-    for (int i = 0; i < LANES; i++) place[i] = (float)i;
-    return vec_select(vec_load(place) >= vec_all((float)n), vec_all(filler), v);
-}
-
 /* y (N, PADDED(K))  <-  softmax(y * scale).  A row that is -infinity everywhere gives zeros; so does the padding. */
 INLINE void softmax_forward(float *y, int N, int K, float scale)
 {
-    const int last = PADDED(K) - LANES, left = K - last; /* the last vector, and how many of its lanes count */
+    const int last = PADDED(K) - LANES; /* where the last vector begins */
     for (int n = 0; n < N; n++, y += PADDED(K)) {
-        vec highest = vec_fill_from(vec_load(y + last), left, -INFINITY);
+        vec highest = vec_fill_from(vec_load(y + last), K - last, -INFINITY), total = vec_all(0.0f);
         vec_store(y + last, highest);
         for (int k = 0; k < last; k += LANES) highest = vec_max(highest, vec_load(y + k));
         const float top = vec_highest(highest), shift = top == -INFINITY ? 0.0f : top * scale;
-        vec total = vec_all(0.0f);
         for (int k = 0; k <= last; k += LANES) {
             const vec weight = vec_exp(vec_load(y + k) * vec_all(scale) - vec_all(shift));
             vec_store(y + k, weight);
@@ -35,14 +26,13 @@ INLINE void softmax_forward(float *y, int N, int K, float scale)
 /* dy (N, PADDED(K))  <-  y * (dy - sum(dy * y)) * scale.  In place: dy becomes the gradient of what was scaled. */
 INLINE void softmax_backward(float *dy, const float *y, int N, int K, float scale)
 {
-    const int V = PADDED(K) / LANES;
     for (int n = 0; n < N; n++, y += PADDED(K), dy += PADDED(K)) {
         vec total = vec_all(0.0f);
-        for (int v = 0; v < V; v++) total += vec_load(dy + v * LANES) * vec_load(y + v * LANES);
+        for (int k = 0; k < K; k += LANES) total += vec_load(dy + k) * vec_load(y + k);
         const vec sum = vec_all(vec_sum(total));
-        for (int v = 0; v < V; v++) {
-            const vec share = vec_load(y + v * LANES);
-            vec_store(dy + v * LANES, share * (vec_load(dy + v * LANES) - sum) * vec_all(scale));
+        for (int k = 0; k < K; k += LANES) {
+            const vec share = vec_load(y + k);
+            vec_store(dy + k, share * (vec_load(dy + k) - sum) * vec_all(scale));
         }
     }
 }
