@@ -32,7 +32,7 @@
 #elif defined(__AVX512F__)
 #define LANES 16
 #define TILE_ROWS 8
-#elif defined(__AVX__)
+#elif defined(__AVX2__)
 #define LANES 8
 #define TILE_ROWS 6
 #else

@@ -12,9 +12,9 @@ INLINE void softmax_forward(float *y, int N, int K, float scale)
         vec highest = vec_fill_from(vec_load(y + last), K - last, -INFINITY), total = vec_all(0.0f);
         vec_store(y + last, highest);
         for (int k = 0; k < last; k += LANES) highest = vec_max(highest, vec_load(y + k));
-        const float top = vec_highest(highest), shift = top == -INFINITY ? 0.0f : top * scale;
+        const float top = vec_highest(highest), shift = top == -INFINITY ? 0.0f : top;
         for (int k = 0; k <= last; k += LANES) {
-            const vec weight = vec_exp(vec_load(y + k) * vec_all(scale) - vec_all(shift));
+            const vec weight = vec_exp((vec_load(y + k) - vec_all(shift)) * vec_all(scale));
             vec_store(y + k, weight);
             total += weight;
         }
