@@ -192,6 +192,7 @@ static int on_threads(const job *work, void *(*take)(worker *))
     atomic_int gate = WAIT;
     meeting all = {0, 0, (unsigned)work->threads};
     int there = 1;
+    if (work->threads > MOST_THREADS) return 1;
     for (int t = 0; t < work->threads; t++) workers[t] = (worker){work, take, &gate, &all, losses, squares, t};
     while (there < work->threads && !pthread_create(&others[there], NULL, when_all_are_there, &workers[there])) there++;
     atomic_store(&gate, there == work->threads ? GO : LEAVE);
