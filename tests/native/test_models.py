@@ -1,0 +1,285 @@
+"""Whole models: the native engine beside the jax engine. Gradients, loss curves, threads, the last smaller batch.
+
+An error is counted as DESIGN says: the largest difference over a leaf, divided by the largest gradient of its layer.
+"""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from glassformer.check.gradients import leaf_errors
+from glassformer.data.dataset import Samples
+from glassformer.errors import EngineError
+from glassformer.models import MLP, Model, PatchAttention, ViT
+from glassformer.models.images import Images
+from glassformer.names import named_leaves
+from glassformer.native.engine import NativeEngine
+from glassformer.native.layers import plan_for
+from glassformer.train.jax_engine import JaxEngine, loss_of_step
+from glassformer.train.optimiser import Optimiser, Schedule
+from glassformer.train.recipe import Engine, Recipe, Training
+
+COUNT, BATCH = 23, 10  # the last batch has three samples
+QUICKLY = {"xla_backend_optimization_level": 0}  # for the referee: most of the time goes into compiling it
+
+GREY, COLOURS, TALL = Images((8, 12, 1), 3, 0.4, 0.3), Images((8, 12, 3), 5), Images((14, 7, 1), 10, 0.1, 0.3)
+
+MODELS: dict[str, Model] = {
+    "patch attention": PatchAttention(images=GREY),
+    "patch attention, odd widths": PatchAttention(images=GREY, patch_size=2, width=10, hidden=17),
+    "patch attention, patches of 7": PatchAttention(images=TALL, patch_size=7, width=7, hidden=33),
+    "vit": ViT(images=GREY, width=16, hidden=32, heads=4, depth=2),
+    "vit, class token": ViT(images=GREY, width=16, hidden=32, heads=4, depth=2, with_class_token=True),
+    "vit, odd widths": ViT(images=GREY, patch_size=2, width=10, hidden=17, heads=2),
+    "vit, colours": ViT(images=COLOURS, width=9, hidden=7, heads=3, with_class_token=True),
+    "vit, patches of 7": ViT(images=TALL, patch_size=7, width=18, hidden=20, heads=1),
+    "mlp": MLP(images=GREY, hidden=(33,)),
+    "mlp, two hidden layers": MLP(images=COLOURS, hidden=(17, 10)),
+}
+
+
+def samples_for(model: Model, count: int = COUNT) -> Samples:
+    """Half of each pixel is its class's own, so that there is something to learn."""
+    rng = np.random.default_rng(count)
+    labels = rng.integers(model.images.classes, size=count).astype(np.int32)
+    own = rng.integers(128, size=(model.images.classes, *model.images.shape), dtype=np.uint8)
+    return Samples(own[labels] + rng.integers(128, size=(count, *model.images.shape), dtype=np.uint8), labels)
+
+
+@cache
+def params_for(model: Model) -> Any:
+    """Random throughout: ones and zeros hide mistakes."""
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: rng.normal(0, 0.3, leaf.shape).astype(np.float32), shapes)
+
+
+def recipe_for(model: Model, threads: int = 1, **training: Any) -> Recipe:
+    settings = Training(**{"batch": BATCH, "epochs": 2, **training})
+    return Recipe(model=model, training=settings, engine=Engine(name="native", threads=threads))
+
+
+def native(recipe: Recipe, count: int = COUNT, **options: Any) -> NativeEngine:
+    return NativeEngine(recipe, samples_for(recipe.model, count), pytest.fail, **options)
+
+
+def order(count: int = COUNT) -> list[np.ndarray]:
+    return [np.random.default_rng(3).permutation(count).astype(np.int32)]
+
+
+def gradient_of(recipe: Recipe, step: int, epoch: int = 1, **options: Any) -> tuple[float, Any]:
+    engine = native(recipe, **options)
+    return engine.gradient(params_for(recipe.model), engine.batches(order(engine.count), epoch), step)
+
+
+def true_gradient(recipe: Recipe, step: int, epoch: int = 1, count: int = COUNT) -> tuple[float, Any]:
+    """The jax engine's."""
+    engine = JaxEngine(recipe, samples_for(recipe.model, count), (recipe.training.seed,))
+    batches = engine.batches(order(count), epoch)
+    compiled = jax.jit(loss_of_step, static_argnums=0, compiler_options=QUICKLY)
+    loss, gradient = compiled(recipe, params_for(recipe.model), batches, step)
+    return float(loss), gradient
+
+
+def error(ours: Any, truth: Any) -> float:
+    """The largest over all layers, each measured by its own largest gradient."""
+    mine, theirs = named_leaves(ours), named_leaves(truth)
+    assert list(mine) == list(theirs)
+    layers = {name.rpartition(".")[0] for name in theirs}
+    parts = [{name for name in theirs if name.rpartition(".")[0] == layer} for layer in layers]
+    return max(
+        max(leaf_errors({name: mine[name] for name in part}, {name: theirs[name] for name in part}).values())
+        for part in parts
+    )
+
+
+def bits(tree: Any) -> list[bytes]:
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradient_is_that_of_the_jax_engine(name: str) -> None:
+    """In the last step, which has fewer samples than a batch and than an MLP takes at once.
+
+    With the exact rewrites, and without: pooling before a projection is one, and patch attention has it.
+    """
+    recipe = recipe_for(MODELS[name])
+    true_loss, truth = true_gradient(recipe, 2)
+    for rewrites in (True, False):
+        loss, gradient = gradient_of(recipe, 2, rewrites=rewrites)
+        assert loss == pytest.approx(true_loss, rel=1e-5)
+        assert error(gradient, truth) <= 1e-5
+
+
+def test_the_rewrite_changes_the_calls() -> None:
+    on, off = (plan_for(MODELS["patch attention"], 1, rewrites=rewrites).forward for rewrites in (True, False))
+    assert [call.kernel for call in on] != [call.kernel for call in off]
+
+
+@pytest.mark.parametrize("name", ["patch attention, odd widths", "mlp, two hidden layers"])
+def test_label_smoothing_and_shifts(name: str) -> None:
+    """The same images are moved by the same pixels, in every epoch by others."""
+    recipe = recipe_for(MODELS[name], label_smoothing=0.1, shift=2, seed=5)
+    (loss, gradient), (true_loss, truth) = gradient_of(recipe, 1, epoch=2), true_gradient(recipe, 1, epoch=2)
+    assert loss == pytest.approx(true_loss, rel=1e-5)
+    assert error(gradient, truth) <= 1e-5
+    assert gradient_of(recipe, 1, epoch=1)[0] != loss
+    assert gradient_of(recipe_for(MODELS[name], label_smoothing=0.1), 1)[0] != loss
+
+
+@pytest.mark.parametrize("shift", [1, 9])
+def test_shifts_move_images_out_of_sight(shift: int) -> None:
+    """By more than their height, too: then nothing of them is left."""
+    recipe = recipe_for(MODELS["mlp"], shift=shift)
+    assert gradient_of(recipe, 0)[0] == pytest.approx(true_gradient(recipe, 0)[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "batch"),
+    [
+        ("mlp", 7, 10),
+        ("mlp", 41, 20),
+        ("mlp", 37, 36),
+        ("mlp", 5, 1),
+        ("patch attention", 7, 10),
+        ("patch attention", 5, 1),
+    ],
+)
+def test_batches_of_any_size(name: str, count: int, batch: int) -> None:
+    """An MLP takes up to 16 samples at once: a batch of 20 is one group and a part of another."""
+    recipe = recipe_for(MODELS[name], batch=batch)
+    last = -(-count // batch) - 1
+    (loss, gradient), (true_loss, truth) = (
+        gradient_of(recipe, last, count=count),
+        true_gradient(recipe, last, count=count),
+    )
+    assert loss == pytest.approx(true_loss, rel=1e-5)
+    assert error(gradient, truth) <= 1e-5
+
+
+@pytest.mark.parametrize("name", ["vit, class token", "patch attention", "mlp, two hidden layers"])
+def test_threads_agree(name: str) -> None:
+    """In the second step three samples are left: one for each thread, or one group of an MLP, and two have nothing."""
+    for step in (0, 1):
+        recipes = [recipe_for(MODELS[name], threads, batch=40) for threads in (1, 2, 3)]
+        one, two, three = (gradient_of(recipe, step, count=43) for recipe in recipes)
+        for loss, gradient in (two, three):
+            assert loss == pytest.approx(one[0], rel=1e-5)
+            assert error(gradient, one[1]) <= 1e-5
+        assert step == 1 or bits(two[1]) != bits(one[1]), "the work was not shared out"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_a_run_repeats_to_the_bit_and_may_be_cut_anywhere(threads: int, clip: float) -> None:
+    optimiser = Optimiser(name="adamw", lr=0.01, weight_decay=0.1, clip=clip)
+    recipe = replace(recipe_for(MODELS["vit, odd widths"], threads), optimiser=optimiser)
+    engine = native(recipe, 83)
+    batches = engine.batches(order(83), 1)
+    whole, losses = engine.run(engine.start(params_for(recipe.model)), batches, 0, 9)
+    again, losses_again = engine.run(engine.start(params_for(recipe.model)), batches, 0, 9)
+    state, first = engine.run(engine.start(params_for(recipe.model)), batches, 0, 4)
+    cut, rest = engine.run(state, batches, 4, 9)
+    assert bits(whole) == bits(again) == bits(cut)
+    assert losses.tolist() == losses_again.tolist() == [*first, *rest]
+
+
+def test_what_goes_in_is_not_changed() -> None:
+    """A state is a value: the steps are taken on a copy."""
+    recipe = replace(recipe_for(MODELS["mlp"]), optimiser=Optimiser(name="momentum"))
+    engine = native(recipe)
+    state = engine.start(params_for(recipe.model))
+    before = bits(state)
+    after, _ = engine.run(state, engine.batches(order(), 1), 0, 3)
+    assert bits(state) == before != bits(after)
+    assert jax.tree.structure(state) == jax.tree.structure(after)
+
+
+OPTIMISERS = {
+    "sgd": Optimiser(lr=0.1),
+    "momentum": Optimiser(name="momentum", lr=0.05, momentum=0.8),
+    "adam": Optimiser(name="adam", lr=0.01, b1=0.8, b2=0.99),
+    "adamw": Optimiser(name="adamw", lr=0.01, weight_decay=0.1),
+    "sgd, clipped": Optimiser(lr=0.3, clip=0.2),
+    "adamw, clipped": Optimiser(name="adamw", lr=0.01, weight_decay=0.1, clip=0.5),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_ten_steps_are_those_of_the_jax_engine(name: str) -> None:
+    curve, truth = curves(replace(recipe_for(MODELS["vit, odd widths"], 2), optimiser=OPTIMISERS[name]))
+    np.testing.assert_allclose(curve, truth, rtol=1e-4)
+    assert min(truth[5:]) < truth[0], "something is learned"
+
+
+@pytest.mark.parametrize("kind", ["constant", "step", "exponential", "cosine", "warmup-cosine"])
+def test_every_schedule_is_that_of_the_jax_engine(kind: Any) -> None:
+    """Over two epochs of five steps: a rate changes between them, and within."""
+    schedule = Schedule(kind=kind, final=0.1, warmup=0.3)
+    curve, truth = curves(replace(recipe_for(MODELS["mlp"]), optimiser=Optimiser(lr=0.2, schedule=schedule)))
+    np.testing.assert_allclose(curve, truth, rtol=1e-4)
+
+
+def curves(recipe: Recipe) -> tuple[list[float], list[float]]:
+    """The losses of two epochs of five steps: ours, and the jax engine's."""
+    count, both = 5 * BATCH - 3, []
+    for engine in (native(recipe, count), JaxEngine(recipe, samples_for(recipe.model, count), (1,))):
+        state, losses = engine.start(params_for(recipe.model)), []
+        for epoch in (1, 2):
+            state, part = engine.run(state, engine.batches(order(count), epoch), 0, engine.steps)  # pyright: ignore[reportArgumentType]
+            losses += part.tolist()
+        both.append(losses)
+    return both[0], both[1]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_those_of_the_jax_engine(name: str) -> None:
+    """Of one image; of some, on one thread though there are two; of enough to share them out."""
+    model = MODELS[name]
+    images, params = samples_for(model, 67).images, params_for(model)
+    truth = np.asarray(jax.jit(model.forward, compiler_options=QUICKLY)(params, images)[0])
+    for count, threads in ((1, 1), (17, 2), (67, 3)):
+        logits = native(recipe_for(model, threads)).predict(params, images[:count])
+        assert np.abs(logits - truth[:count]).max() <= 1e-5 * np.abs(truth).max()
+
+
+def test_a_value_that_is_not_finite_shows_in_the_loss() -> None:
+    model = MODELS["vit, odd widths"]
+    engine = native(recipe_for(model))
+    leaves, structure = jax.tree.flatten(params_for(model))
+    for bad in (np.nan, np.inf):
+        spoilt = [leaf.copy() for leaf in leaves]
+        spoilt[0].flat[3] = bad
+        loss, _ = engine.gradient(jax.tree.unflatten(structure, spoilt), engine.batches(order(), 1), 0)
+        assert np.isnan(loss)
+
+
+def test_a_label_that_is_no_class_shows_in_the_loss() -> None:
+    model = MODELS["mlp"]
+    samples = samples_for(model)
+    samples.labels[order()[0][4]] = 99
+    engine = NativeEngine(recipe_for(model), samples, pytest.fail)
+    losses = [engine.gradient(params_for(model), engine.batches(order(), 1), step)[0] for step in (0, 1)]
+    assert np.isnan(losses).tolist() == [True, False]
+
+
+def test_too_many_threads_are_an_error_not_a_crash() -> None:
+    engine = native(recipe_for(MODELS["mlp"], threads=5000))
+    with pytest.raises(EngineError, match=r"5000 threads .*; try --threads \d"):
+        engine.gradient(params_for(MODELS["mlp"]), engine.batches(order(), 1), 0)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (Recipe(model=ViT(images=GREY, dropout=0.1)), r"the native engine has no Dropout yet \(blocks\.0\)"),
+        (Recipe(optimiser=Optimiser(name="lion")), "the native engine has no optimiser lion"),
+    ],
+)
+def test_what_is_not_covered_is_refused_by_name(recipe: Recipe, message: str) -> None:
+    with pytest.raises(EngineError, match=message):
+        native(recipe)
