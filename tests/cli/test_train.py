@@ -82,12 +82,12 @@ def test_the_answer_is_on_stdout_and_progress_on_stderr(folder: Path) -> None:
     assert 0 <= answer["val_accuracy"] <= 1
     assert answer["train_seconds"] > 0
     assert {name: answer[name] for name in ("epochs", "parameters", "engine", "seed", "run")} == {
-        "epochs": 2, "parameters": 64 * 6 + 6 + 6 * 3 + 3, "engine": "jax", "seed": 7, "run": "runs/mlp-1"
+        "epochs": 2, "parameters": 64 * 6 + 6 + 6 * 3 + 3, "engine": "native", "seed": 7, "run": "runs/mlp-1"
     }  # fmt: skip
     said = result.stderr.splitlines()
     assert said[0] == (
         "MLP on small.npz (103 training images, 10 % held out), 2 epochs, batch 8, adamw at 0.01 (warmup-cosine), "
-        "seed 7, engine jax -> runs/mlp-1"
+        "seed 7 -> runs/mlp-1"
     )
     assert [line.split()[:2] for line in said[1:]] == [["epoch", "1"], ["epoch", "2"]]
     assert names(folder / "runs/mlp-1") == [
@@ -107,7 +107,7 @@ def test_a_preset_is_changed_by_set_and_set_by_flags(glassformer: Command, folde
     assert recipe["model"]["images"]["shape"] == [8, 8, 1]
     assert recipe["data"] == str(folder / "small.npz")
     assert answer.stdout.splitlines()[0].startswith("test accuracy ")
-    assert answer.stdout.endswith(", engine jax, run run\n")
+    assert answer.stdout.endswith(", engine native, run run\n")
 
 
 def test_data_may_be_named_like_any_setting(glassformer: Command) -> None:
@@ -124,7 +124,7 @@ def test_several_seeds(glassformer: Command, folder: Path) -> None:
     assert {"test_accuracy", "test_accuracy_std", "val_accuracy", "train_seconds", "epochs", "parameters"} <= set(
         result
     )
-    assert ", seeds 0, 1, 2, engine jax -> many" in answer.stderr
+    assert ", seeds 0, 1, 2 -> many" in answer.stderr
     assert names(folder / "many") == ["seed-0", "seed-1", "seed-2"]
     again = glassformer("train", "mlp", *SMALL, "-e", "1", "--seeds", "4,2", "--out", "many")
     assert again.code == 1

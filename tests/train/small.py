@@ -21,7 +21,7 @@ needs_mnist = pytest.mark.skipif(
     not MNIST.is_dir(), reason=f"no MNIST in {MNIST}; name its folder in GLASSFORMER_MNIST"
 )
 
-MADE = ("adamw", "momentum", "sgd", "xorshift")
+MADE = ("adamw", "momentum", "sgd", "vit", "xorshift")
 
 
 def small_samples(count: int, seed: int) -> Samples:
@@ -50,9 +50,12 @@ def write_npz(path: Path, data: Dataset) -> Path:
 
 
 def small_recipe(kind: str = "sgd", *, epochs: int = 2, data: str = "small", **training: Any) -> Recipe:
-    """Each kind remembers something else from step to step: nothing, momenta, keys for dropout and shifts, an order."""
+    """Each kind remembers something else from step to step: nothing, momenta, keys for dropout and shifts, an order.
+
+    sgd and adamw train on the jax engine, the others on the native one where there is a compiler.
+    """
     recipes = {
-        "sgd": Recipe(model=MLP(hidden=(7,)), optimiser=Optimiser(lr=0.2)),
+        "sgd": Recipe(model=MLP(hidden=(7,)), optimiser=Optimiser(lr=0.2), engine=Engine(name="jax")),
         "momentum": Recipe(
             model=MLP(hidden=(7,)),
             training=Training(shift=1),
@@ -63,6 +66,11 @@ def small_recipe(kind: str = "sgd", *, epochs: int = 2, data: str = "small", **t
             model=ViT(width=6, hidden=10, heads=2, dropout=0.2),
             training=Training(shift=1, label_smoothing=0.1),
             optimiser=Optimiser(name="adamw", lr=0.02, weight_decay=0.1, schedule=Schedule(kind="warmup-cosine")),
+        ),
+        "vit": Recipe(
+            model=ViT(width=6, hidden=10, heads=2, with_class_token=True),
+            optimiser=Optimiser(name="adam", lr=0.02, schedule=Schedule(kind="cosine")),
+            engine=Engine(threads=2),
         ),
         "xorshift": Recipe(
             model=PatchAttention(width=6, hidden=10), optimiser=Optimiser(lr=0.2), engine=Engine(rng="xorshift")

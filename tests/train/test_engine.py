@@ -19,7 +19,7 @@ from glassformer.train.jax_engine import JaxEngine, shifted
 from glassformer.train.loop import InterruptedRunError, Listener, split
 from glassformer.train.many_seeds import with_seed
 from glassformer.train.optimiser import Optimiser
-from glassformer.train.recipe import Recipe
+from glassformer.train.recipe import Engine, Recipe
 from glassformer.train.rng import Threefry, make_order
 from glassformer.train.run import load
 from glassformer.train.run_folder import RunFolder
@@ -142,7 +142,7 @@ def test_several_seeds_at_once_are_the_runs_of_each(kind: str, tmp_path: Path) -
 def test_one_of_several_seeds_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was trained side by side goes on alone, from the same place."""
     monkeypatch.setattr(fit, "load_data", lambda name: small_data())
-    recipe = small_recipe("momentum", epochs=2)
+    recipe = replace(small_recipe("momentum", epochs=2), engine=Engine(name="jax"))
     with pytest.raises(InterruptedRunError, match=r"stopped after epoch 1 and saved; go on with --resume .*seed-1"):
         fit.train_many(recipe, small_data(), tmp_path / "many", (1, 2), Stop(after=0))
     result = fit.resume(tmp_path / "many/seed-2", Listener())
@@ -163,7 +163,7 @@ def test_a_seed_that_diverges_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"seed 4: a value is not finite in epoch 1; .*Train it alone \(--seed 4\)"):
         fit.train_many(recipe, small_data(), tmp_path, (4, 5), Listener())
     assert not list(tmp_path.rglob("model.safetensors"))
-    RunFolder(tmp_path / "seed-4").load_state(jax.eval_shape(lambda: engine_for(recipe).start(first_params(recipe))))
+    RunFolder(tmp_path / "seed-4").load_state(jax.eval_shape(engine_for(recipe).start, first_params(recipe)))
 
 
 def test_the_same_recipe_gives_the_same_run_and_another_seed_another(tmp_path: Path) -> None:

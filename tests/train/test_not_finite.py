@@ -11,6 +11,7 @@ import pytest
 from glassformer.errors import TrainingError
 from glassformer.names import named_leaves, with_leaves
 from glassformer.train import fit
+from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.loop import Listener, Loop
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Recipe
@@ -88,6 +89,7 @@ def test_the_step_is_found_in_the_middle_of_a_stretch(tmp_path: Path, monkeypatc
     loop = Loop(recipe, small_data(), RunFolder(tmp_path), Listener())
     loop.begin()
     order = loop.order.shuffled(1, loop.engine.count)
+    assert isinstance(loop.engine, JaxEngine)
     loop.engine.images = loop.engine.images.astype(jnp.float32).at[order[53]].set(jnp.inf)
     with pytest.raises(TrainingError, match=r"at step 6 of epoch 1 the loss is not finite; .* value is prepare\."):
         loop.run()

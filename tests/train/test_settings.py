@@ -147,7 +147,7 @@ def test_changes_reach_into_parts_and_choose_kinds() -> None:
         ("model=3", "model.kind: 3 came, expected mlp, patch_attention, vit"),
         ("validation.share=1", "validation: share is 1.0, expected 0 to below 1"),
         ("validation.patience=-1", "validation: patience is -1, expected 0 or more"),
-        ("engine.name=native", "engine.name: 'native' came; input should be 'auto' or 'jax'"),
+        ("engine.name=torch", "engine.name: 'torch' came; input should be 'auto', 'jax' or 'native'"),
         ("engine.rng=mersenne", "engine.rng: 'mersenne' came; input should be 'threefry' or 'xorshift'"),
     ],
 )

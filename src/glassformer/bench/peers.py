@@ -2,10 +2,9 @@
 
 Each is a function of weights and patches, written for speed: q, k and v come out of one matrix product, the optimiser
 updates all weights in one call. Weights are ours, turned to PyTorch's (out, in), so both sides compute the same losses.
-PyTorch is an extra: it is imported inside the functions, which only `training.py` calls and only where it is installed.
+PyTorch is an extra: it is imported inside the functions, which are called only where it is installed.
 """
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ from glassformer.data.dataset import Samples
 from glassformer.layers import multi_head
 from glassformer.models import Model, PatchAttention, ViT
 from glassformer.names import named_leaves, with_leaves
+from glassformer.native.engine import cores
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Recipe
 
@@ -44,9 +44,9 @@ def training(recipe: Recipe, samples: Samples, params: Any, mode: str) -> Callab
     import torch
     import torch.nn.functional as F  # noqa: N812
 
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(cores())
     weights = weights_from(params)
-    forward = forward_for(recipe.model, written_out if mode == "eager" else F.scaled_dot_product_attention)
+    forward = forward_for(recipe.model, mode)
     optimiser = optimiser_for(recipe.optimiser, jax.tree.leaves(weights))
     patches = torch.tensor(np.asarray(cut(recipe.model, samples.images))).split(recipe.training.batch)
     labels = torch.tensor(samples.labels, dtype=torch.int64).split(recipe.training.batch)
@@ -70,7 +70,28 @@ def training(recipe: Recipe, samples: Samples, params: Any, mode: str) -> Callab
     return train
 
 
-def forward_for(model: Model, attend: Attend) -> Forward:
+def answering(model: Model, params: Any, mode: str) -> tuple[Callable[["Tensor"], "Tensor"], ...]:
+    """Two ways to logits, both to be called on one thread and in inference mode: from bytes, and from patches."""
+    import torch
+
+    torch.set_num_threads(1)
+    weights, forward = jax.tree.map(lambda weight: weight.detach(), weights_from(params)), forward_for(model, mode)
+
+    def from_patches(patches: "Tensor") -> "Tensor":
+        return forward(weights, patches)
+
+    def from_bytes(images: "Tensor") -> "Tensor":
+        return forward(weights, cut_here(model, images))
+
+    if mode == "compiled":
+        return torch.compile(from_bytes, dynamic=False), torch.compile(from_patches, dynamic=False)
+    return from_bytes, from_patches
+
+
+def forward_for(model: Model, mode: str) -> Forward:
+    import torch.nn.functional as F  # noqa: N812
+
+    attend = written_out if mode == "eager" else F.scaled_dot_product_attention
     match model:
         case PatchAttention():
             return partial(patch_attention, attend)
@@ -164,3 +185,12 @@ def cut(model: Any, images: np.ndarray) -> Any:
     pixels, _ = model.images.prepare.forward(None, jnp.asarray(images))
     patches, _ = model.patches.forward(None, pixels)
     return patches
+
+
+def cut_here(model: Any, images: "Tensor") -> "Tensor":
+    """The same in PyTorch."""
+    prepare, patches = model.images.prepare, model.patches
+    (rows, columns), channels, size = patches.grid, model.images.shape[-1], patches.size
+    pixels = images.float() * prepare.factor - prepare.mean / prepare.std
+    split = pixels.view(-1, rows, size, columns, size, channels).transpose(2, 3)
+    return split.reshape(-1, patches.tokens, patches.values)

@@ -1,13 +1,14 @@
 """A training step of ours beside the same step in PyTorch: same weights, samples, loss and optimiser, on the CPU.
 
-Ours is the jax engine as `glassformer train` runs it: from bytes, which it gathers, scales and cuts into patches in
-each step. PyTorch is given patches that are scaled and cut beforehand. Only random shifts and the schedule of the
-learning rate are left out of the recipe, for both.
+Ours are the engines as `glassformer train` runs them: the native one on one core and on all, and jax. They start from
+bytes, which they gather, scale and cut into patches in each step. PyTorch is given patches that are scaled and cut
+beforehand. Only random shifts and the schedule of the learning rate are left out of the recipe, for all.
 """
 
 import dataclasses
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +16,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from glassformer.bench import peers
+from glassformer.bench import peak, peers
 from glassformer.bench.measure import Turns
 from glassformer.data.dataset import Samples
-from glassformer.errors import UnknownNameError
+from glassformer.errors import EngineError, UnknownNameError
 from glassformer.names import nearest
+from glassformer.native.engine import NativeEngine, cores
+from glassformer.train.engines import Engine
 from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.optimiser import Schedule
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 
 PRESETS = ("attention-pool", "attention-pool-64", "vit-pico", "vit-nano", "vit-micro", "vit-tiny")
-OURS = "ours"
+ALONE, NATIVE, JAX = "native-1", "native", "jax"  # the native engine on one core and on all; the jax engine
+PEAK = {ALONE: "peak-1", NATIVE: "peak"}  # the loop that goes with each
+TURN = 0.15  # seconds a turn lasts at least
+WORK = 4e9  # multiply-adds of the steps in one call, within these bounds: 100 steps of the smallest, 4 of the largest
+FEWEST, MOST = 4, 100
 UNSTEADY = 2.0  # a spread above this means a busy machine, where threads that wait for each other lose most: PyTorch's
 
 
@@ -34,35 +41,73 @@ UNSTEADY = 2.0  # a spread above this means a busy machine, where threads that w
 class Result:
     preset: str
     batch: int
-    ours_ms: float  # per step
-    peers_ms: dict[str, float]  # of each mode of PyTorch; empty where it is not installed
-    compile_s: dict[str, float]  # what the first turn took longer
+    steps: int  # in one call
+    step_ms: dict[str, float]  # of each side: native-1, native, jax, and PyTorch's modes, as far as they run here
+    compile_s: dict[str, float]  # what the first call took longer
+    multiply_adds: int  # of a step (see peak.py)
+    peak: dict[str, float]  # multiply-adds a second that the cores of native-1 and native can do
     spread: float  # slowest turn over fastest, of the least steady side
+    without_native: str | None = None  # why it was left out
 
     @property
     def best(self) -> str | None:
         """PyTorch's fastest mode."""
-        return min(self.peers_ms, key=self.peers_ms.__getitem__, default=None)
+        return min((mode for mode in self.step_ms if mode in peers.MODES), key=self.step_ms.__getitem__, default=None)
 
     @property
-    def ratio(self) -> float | None:
-        """Above 1: ours is faster than PyTorch's best."""
-        return None if self.best is None else self.peers_ms[self.best] / self.ours_ms
+    def ratios(self) -> dict[str, float | None]:
+        """How many times as fast as the other."""
+        return {
+            "native_to_torch": self.ratio(NATIVE, self.best),
+            "native_to_jax": self.ratio(NATIVE, JAX),
+            "jax_to_torch": self.ratio(JAX, self.best),
+        }
+
+    def ratio(self, one: str, other: str | None) -> float | None:
+        return self.step_ms[other] / self.step_ms[one] if other and one in self.step_ms else None
+
+    @property
+    def share(self) -> dict[str, float]:
+        """Of the peak that the native engine reaches."""
+        return {
+            name: self.multiply_adds / (self.step_ms[name] / 1e3) / self.peak[name] for name in PEAK if name in self.peak
+        }
 
     def plain(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"best": self.best, "ratio": self.ratio}
+        return dataclasses.asdict(self) | {"best": self.best, "ratios": self.ratios, "share": self.share}
 
 
 class Contest:
-    """One preset: ours and every mode of PyTorch that runs here, ready to take turns of `steps` steps."""
+    """One preset: our engines and every mode of PyTorch that runs here, ready to take turns.
 
-    def __init__(self, name: str, steps: int) -> None:
-        self.name, self.steps, self.recipe = name, steps, comparable(preset(name))
+    With `steps`, a turn is so many; without, it lasts at least TURN.
+    """
+
+    def __init__(self, name: str, steps: int | None = None, *, with_peers: bool = True) -> None:
+        self.name, self.recipe = name, comparable(preset(name))
+        self.multiply_adds = self.recipe.training.batch * peak.multiply_adds(self.recipe.model)
+        self.steps = steps or steps_for(self.multiply_adds)
+        self.without_native: str | None = None
+        self.loops: dict[str, peak.Loop] = {}
         with on_cpu():
             params = self.recipe.model.init(jax.random.key(0))
-            samples = random_samples(self.recipe, steps)
-            theirs = {mode: peers.training(self.recipe, samples, params, mode) for mode in modes()}
-            self.turns = Turns({OURS: ours(self.recipe, samples, params), **theirs})
+            samples = random_samples(self.recipe, self.steps)
+            contestants = {
+                **self.natives(samples, params),
+                JAX: jax_training(self.recipe, samples, params),
+                **{mode: peers.training(self.recipe, samples, params, mode) for mode in modes() if with_peers},
+            }
+        self.turns = Turns(contestants | self.loops, least=0.0 if steps else TURN)
+
+    def natives(self, samples: Samples, params: Any) -> dict[str, Callable[[], Any]]:
+        threads = {ALONE: 1, NATIVE: cores()}
+        try:
+            contestants = {name: native_training(self.recipe, samples, params, n) for name, n in threads.items()}
+            self.loops = {PEAK[name]: peak.Loop(n, say) for name, n in threads.items()}
+        except EngineError as error:
+            self.without_native = str(error)
+            return {}
+        return contestants
 
     def run(self, rounds: int) -> Iterator[int]:
         """Measure; yields after each round, the first of which compiles."""
@@ -70,23 +115,30 @@ class Contest:
             yield from self.turns.run(rounds)
 
     def result(self) -> Result:
-        step_ms = {name: seconds / self.steps * 1e3 for name, seconds in self.turns.medians().items()}
-        ours_ms = step_ms.pop(OURS)
+        seconds, compiling = self.turns.medians(), self.turns.compiling()
+        sides = [name for name in seconds if name not in self.loops]
         return Result(
             preset=self.name,
             batch=self.recipe.training.batch,
-            ours_ms=ours_ms,
-            peers_ms=step_ms,
-            compile_s=self.turns.compiling(),
+            steps=self.steps,
+            step_ms={name: seconds[name] / self.steps * 1e3 for name in sides},
+            compile_s={name: compiling[name] for name in sides},
+            multiply_adds=self.multiply_adds,
+            peak={
+                name: self.loops[loop].multiply_adds / seconds[loop]
+                for name, loop in PEAK.items()
+                if loop in self.loops
+            },
             spread=self.turns.spread(),
+            without_native=self.without_native,
         )
 
 
-def check_names(names: list[str]) -> None:
+def check_names(command: str, names: list[str], known: tuple[str, ...] = PRESETS) -> None:
     for name in names:
-        if name not in PRESETS:
+        if name not in known:
             raise UnknownNameError(
-                f"bench train: {name!r} is not compared{nearest(name, list(PRESETS))}; known: {', '.join(PRESETS)}"
+                f"bench {command}: {name!r} is not compared{nearest(name, list(known))}; known: {', '.join(known)}"
             )
 
 
@@ -99,6 +151,11 @@ def comparable(recipe: Recipe) -> Recipe:
     )
 
 
+def steps_for(multiply_adds: int) -> int:
+    """Many where a step is short, so that the call itself weighs nothing; few where one is long."""
+    return min(max(FEWEST, round(WORK / multiply_adds)), MOST)
+
+
 def random_samples(recipe: Recipe, steps: int) -> Samples:
     draw, count, images = np.random.default_rng(0), steps * recipe.training.batch, recipe.model.images
     return Samples(
@@ -107,11 +164,23 @@ def random_samples(recipe: Recipe, steps: int) -> Samples:
     )
 
 
-def ours(recipe: Recipe, samples: Samples, params: Any) -> Callable[[], np.ndarray]:
-    """A call that trains on the samples once, in their order, and returns the loss of each step."""
-    engine = JaxEngine(recipe, samples, seeds=(0,))
+def jax_training(recipe: Recipe, samples: Samples, params: Any) -> Callable[[], np.ndarray]:
+    return training(JaxEngine(recipe, samples, seeds=(0,)), params)
+
+
+def native_training(recipe: Recipe, samples: Samples, params: Any, threads: int = 0) -> Callable[[], np.ndarray]:
+    return training(native_engine(recipe, samples, threads), params)
+
+
+def native_engine(recipe: Recipe, samples: Samples, threads: int) -> NativeEngine:
+    settings = dataclasses.replace(recipe.engine, name="native", threads=threads)
+    return NativeEngine(dataclasses.replace(recipe, engine=settings), samples, say)
+
+
+def training(engine: Engine, params: Any) -> Callable[[], np.ndarray]:
+    """A call that trains on the engine's samples once, in their order, and returns the loss of each step."""
     batches = engine.batches([np.arange(engine.count)], epoch=1)
-    state = engine.start(params)
+    state = engine.start(jax.tree.map(np.array, params))  # copies: the jax engine writes over its state
 
     def train() -> np.ndarray:
         nonlocal state
@@ -119,6 +188,10 @@ def ours(recipe: Recipe, samples: Samples, params: Any) -> Callable[[], np.ndarr
         return losses
 
     return train
+
+
+def say(notice: str) -> None:
+    print(f"glassformer: {notice}", file=sys.stderr)
 
 
 def modes() -> tuple[str, ...]:

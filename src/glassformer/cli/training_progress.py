@@ -49,8 +49,8 @@ class TrainingProgress(Listener):
         self.console.print(
             f"{type(recipe.model).__name__} on {data.name} ({len(data.train.labels):,} training images, "
             f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}, "
-            f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed}, "
-            f"run {folder}"
+            f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed} "
+            f"-> {folder}"
         )
         return self
 

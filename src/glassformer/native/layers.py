@@ -165,7 +165,7 @@ def layer_norm(plan: Plan, layer: layers.LayerNorm, name: str, x: Buffer) -> tup
 @entry(layers.SelfAttention)
 def self_attention(plan: Plan, layer: layers.SelfAttention, name: str, x: Buffer) -> tuple[Buffer, Backward]:
     heads = layer.multi_head
-    B, T, C = x.shape
+    B, T, _ = x.shape
     D = heads.width // heads.heads
     sizes = (B, T, T, heads.heads, D, D**-0.5 if heads.scale is None else heads.scale)
     q, k, v, z = (plan.buffer(f"{name}.{part}", *x.shape) for part in ("q", "k", "v", "z"))

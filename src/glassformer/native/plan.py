@@ -114,7 +114,7 @@ def params_of(model: Model) -> dict[str, tuple[int, ...]]:
 
 
 def place(plan: Plan, lanes: int) -> int:
-    """Give every buffer its place in one arena; returns the arena's floats. Those that overlap in time do not in space."""
+    """Give every buffer its place in one arena; returns its floats. Buffers that overlap in time do not in space."""
     calls = [*plan.forward, *plan.backward]
     for time, call in enumerate(calls):
         for used in (*call.writes, *call.reads):

@@ -1,4 +1,4 @@
-"""A plan as C: sizes, buffers, and the list of calls, forward and backward. The kernels themselves are written by hand."""
+"""A plan as C: sizes, buffers, and the list of calls, forward and backward. The kernels are written by hand."""
 
 from collections.abc import Iterable
 

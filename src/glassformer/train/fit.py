@@ -8,7 +8,8 @@ import numpy as np
 from glassformer.data import ARRAYS, Dataset, Samples, lasting_name, make_dataset
 from glassformer.data import load as load_data
 from glassformer.errors import DataError
-from glassformer.train.loop import Listener, Loop, resolved, result
+from glassformer.train.engines import choose
+from glassformer.train.loop import Listener, Loop, resolved, result, split
 from glassformer.train.many_seeds import train_seeds, with_seed
 from glassformer.train.presets import DEFAULT, preset
 from glassformer.train.recipe import Recipe
@@ -76,8 +77,12 @@ def finish(loop: Loop) -> dict[str, Any]:
 
 
 def train_many(recipe: Recipe, data: Dataset, path: Path, seeds: tuple[int, ...], listener: Listener) -> dict[str, Any]:
-    """Several seeds at once; mean, spread and each."""
-    runs = train_seeds(recipe, data, path, seeds, listener)
+    """Several seeds; mean, spread and each. The jax engine trains them side by side, the native one in turn."""
+    engine = choose(recipe, split(recipe, data)[0], listener.notice)
+    if engine.name == "jax":
+        runs = train_seeds(recipe, data, path, seeds, listener)
+    else:
+        runs = [train_in_turn(with_seed(recipe, seed), data, path / f"seed-{seed}", listener) for seed in seeds]
     scores = np.array([run["test_accuracy"] for run in runs])
     return {
         "test_accuracy": float(scores.mean()),
@@ -93,6 +98,11 @@ def train_many(recipe: Recipe, data: Dataset, path: Path, seeds: tuple[int, ...]
         "runs": runs,
         "run": str(path),
     }
+
+
+def train_in_turn(recipe: Recipe, data: Dataset, path: Path, listener: Listener) -> dict[str, Any]:
+    listener.notice(f"seed {recipe.training.seed}")
+    return train(recipe, data, path, listener)
 
 
 def as_dataset(data: str | Dataset | Arrays) -> Dataset:
