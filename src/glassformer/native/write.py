@@ -19,10 +19,13 @@ def source_of(model: Model, samples: int, *, rewrites: bool = True) -> str:
         sizes(model, plan, arena),
         weights(plan),
         buffers(plan),
-        instances([*plan.forward, *plan.backward]),
+        instances(plan.forward),
         forward(plan),
+        "#ifndef GF_FORWARD_ONLY",
+        instances(plan.backward, but=plan.forward),
         turn(plan),
         backward(plan),
+        "#endif",
         '#include "host.h"',
     ]
     return "\n\n".join(parts) + "\n"
@@ -81,9 +84,11 @@ def buffers(plan: Plan) -> str:
     return "\n".join([*lines, "};"])
 
 
-def instances(calls: list[Call]) -> str:
-    """Each kernel with its sizes as constants, once for all calls that have the same."""
+def instances(calls: list[Call], but: Iterable[Call] = ()) -> str:
+    """Each kernel with its sizes as constants, once for all calls that have the same; but for those written already."""
     written = {instance_name(call): instance(call) for call in calls}
+    for call in but:
+        written.pop(instance_name(call), None)
     return "/* The kernels at the sizes used here. */\n" + "\n".join(written.values())
 
 

@@ -36,6 +36,8 @@ typedef struct {
 #define ROUND_UP(n) (((n) + 15) / 16 * 16)
 enum { BYTES = ROUND_UP((SAMPLES * PIXELS + 3) / 4), GRADIENT = ROUND_UP(PARAMETERS) };
 
+#ifndef GF_FORWARD_ONLY
+
 typedef struct {
     atomic_uint arrived, round;
     unsigned size;
@@ -52,8 +54,10 @@ static void meet(meeting *all)
         atomic_fetch_add(&all->round, 1);
         return;
     }
-    for (int looks = 0; atomic_load(&all->round) == round; looks++)
-        if (looks > 4000) sched_yield();
+    for (int looks = 0; atomic_load(&all->round) == round;) {
+        if (looks < 4000) looks++;
+        else sched_yield();
+    }
 }
 
 /* Slice `part` of `parts` of n things: [*from, *to). */
@@ -62,8 +66,6 @@ static void share_out(int n, int part, int parts, int *from, int *to)
     *from = (int)((int64_t)n * part / parts);
     *to = (int)((int64_t)n * (part + 1) / parts);
 }
-
-#ifndef GF_FORWARD_ONLY
 
 typedef struct worker {
     const job *work;
