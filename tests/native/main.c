@@ -1,0 +1,88 @@
+/* A generated model is included before this: train it in every way for a few steps, then predict.
+ * Arrays have exactly the size that host.h asks for, so that a sanitizer sees every step too far.
+ * Returns 0 if all numbers are finite and the weights have moved. */
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { COUNT = 11, BATCH = 4, STEPS = 3 };
+
+static void *room(size_t bytes)
+{
+    void *made;
+    if (posix_memalign(&made, 64, bytes)) exit(3);
+    return memset(made, 0, bytes);
+}
+
+static uint32_t drawn(void) /* xorshift */
+{
+    static uint32_t x = 2463534242u;
+    x ^= x << 13, x ^= x >> 17, x ^= x << 5;
+    return x >> 8;
+}
+
+static int all_finite(const float *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!isfinite(x[i])) return 0;
+    return 1;
+}
+
+static int learn(job *work)
+{
+    float *before = room(PARAMETERS * sizeof *before), *gradient = room(PARAMETERS * sizeof *gradient);
+    float first = 0.0f;
+    int good = 1;
+    memcpy(before, work->params, PARAMETERS * sizeof *before);
+    for (work->optimiser = SGD; work->optimiser <= ADAMW; work->optimiser++) {
+        memcpy(work->params, before, PARAMETERS * sizeof *before);
+        memset(work->m, 0, PARAMETERS * sizeof *work->m);
+        memset(work->v, 0, PARAMETERS * sizeof *work->v);
+        for (int epoch = 0; epoch < 4; epoch++) {
+            work->done = epoch * STEPS;
+            work->clip = epoch % 2 ? 0.5f : 0.0f;
+            if (gf_train(work)) return 0;
+            good &= all_finite(work->losses, STEPS);
+            if (epoch == 0) first = work->losses[0];
+        }
+        printf("optimiser %d: loss %.6f to %.6f\n", (int)work->optimiser, (double)first, (double)work->losses[0]);
+        good &= memcmp(before, work->params, PARAMETERS * sizeof *before) != 0;
+    }
+    good &= !gf_gradient(work, gradient) && all_finite(gradient, PARAMETERS);
+    free(before), free(gradient);
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    const int threads = argc > 1 ? atoi(argv[1]) : 1;
+    uint8_t *images = room(COUNT * PIXELS);
+    float *params = room(PARAMETERS * sizeof *params), *logits = room(COUNT * CLASSES * sizeof *logits);
+    float *space = room((size_t)threads * (size_t)gf_space() * sizeof *space);
+    int good = 1;
+    for (int i = 0; i < COUNT * PIXELS; i++) images[i] = (uint8_t)drawn();
+    for (int i = 0; i < PARAMETERS; i++) params[i] = 0.2f * ((float)drawn() / 8388608.0f - 1.0f);
+#ifndef GF_FORWARD_ONLY
+    int32_t *labels = room(COUNT * sizeof *labels), *order = room(COUNT * sizeof *order);
+    int32_t *shifts = room(COUNT * 2 * sizeof *shifts);
+    float *m = room(PARAMETERS * sizeof *m), *v = room(PARAMETERS * sizeof *v);
+    float *rates = room(STEPS * sizeof *rates), *losses = room(STEPS * sizeof *losses);
+    for (int i = 0; i < COUNT; i++) {
+        labels[i] = i % CLASSES;
+        order[i] = COUNT - 1 - i;
+        shifts[2 * i] = i % 5 - 2;
+        shifts[2 * i + 1] = i % 3 - 1;
+    }
+    for (int i = 0; i < STEPS; i++) rates[i] = 0.02f;
+    job work = {.images = images, .labels = labels, .order = order, .rates = rates, .params = params, .m = m, .v = v,
+                .losses = losses, .space = space, .count = COUNT, .batch = BATCH, .last = STEPS, .threads = threads,
+                .smoothing = 0.1f, .momentum = 0.5f, .b1 = 0.9f, .b2 = 0.99f, .eps = 1e-8f, .weight_decay = 0.01f};
+    good &= learn(&work);
+    work.shifts = shifts;
+    good &= learn(&work);
+    free(labels), free(order), free(shifts), free(m), free(v), free(rates), free(losses);
+#endif
+    gf_predict(logits, params, images, space, COUNT);
+    good &= all_finite(logits, COUNT * CLASSES);
+    free(images), free(params), free(logits), free(space);
+    return good ? 0 : 1;
+}

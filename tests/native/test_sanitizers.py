@@ -1,0 +1,110 @@
+"""Generated models under sanitizers, and through compilers that are told to complain: odd sizes, all ways to train."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from glassformer.models import MLP, Model, PatchAttention, ViT
+from glassformer.models.images import Images
+from glassformer.native import build
+from glassformer.native.write import source_of
+
+from .compiled import X86, c_compiler
+
+MAIN = (Path(__file__).parent / "main.c").read_text()
+SMALL = Images((8, 6, 1), 3, 0.4, 0.3)
+
+MODELS: dict[str, tuple[Model, int]] = {  # and the samples it takes at once
+    "vit": (ViT(images=SMALL, patch_size=2, width=10, hidden=17, heads=2, depth=2, with_class_token=True), 1),
+    "patch attention": (PatchAttention(images=SMALL, patch_size=2, width=7, hidden=33), 1),
+    "mlp": (MLP(images=SMALL, hidden=(17, 5)), 3),
+}
+PATHS = {"vector": (build.processor_flag(),), "scalar": ("-DGF_SCALAR",)}
+SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
+STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-c")
+
+
+def program(name: str, *, training: bool = True) -> str:
+    model, samples = MODELS[name]
+    return ("" if training else "#define GF_FORWARD_ONLY\n") + source_of(model, samples) + MAIN
+
+
+def compiled(compiler: str, flags: tuple[str, ...], source: str, folder: Path) -> tuple[Path, str]:
+    """What it made, and what it said."""
+    text, made = folder / "model.c", folder / "model"
+    text.write_text(source)
+    command = [compiler, *build.FLAGS, *flags, f"-I{build.kernels()}", str(text), "-o", str(made)]
+    libraries = () if "-c" in flags else build.LIBRARIES
+    done = subprocess.run([*command, *libraries], capture_output=True, text=True)
+    return made, done.stderr
+
+
+def run_sanitized(sanitizer: str, flags: tuple[str, ...], source: str, threads: int, folder: Path) -> None:
+    compiler = c_compiler()
+    checked = (f"-fsanitize={sanitizer}", *SANITIZED)
+    empty, said = compiled(compiler, checked, "int main(void) { return 0; }\n", folder)
+    if not empty.exists() or subprocess.run([empty]).returncode:
+        pytest.skip(f"{compiler} has no {sanitizer} sanitizer here: {said[:200]}")
+    empty.unlink()
+    made, said = compiled(compiler, (*checked, *flags), source, folder)
+    assert made.exists(), said
+    done = subprocess.run([made, str(threads)], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", MODELS)
+def test_no_step_outside_memory_and_nothing_undefined(name: str, path: str, tmp_path: Path) -> None:
+    run_sanitized("address,undefined", PATHS[path], program(name), 2, tmp_path)
+
+
+@pytest.mark.skipif(not X86, reason="AVX2 is of x86")
+@pytest.mark.parametrize("flags", [("-mavx2", "-mfma"), ()], ids=["avx2", "sse"])
+def test_nor_on_older_processors(flags: tuple[str, ...], tmp_path: Path) -> None:
+    if flags and not {"avx2", "fma"} <= set(build.processor().split()):
+        pytest.skip("this processor has no AVX2")
+    run_sanitized("address,undefined", flags, program("vit"), 1, tmp_path)
+
+
+def test_nor_without_training(tmp_path: Path) -> None:
+    run_sanitized("address,undefined", PATHS["vector"], program("vit", training=False), 1, tmp_path)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_threads_do_not_race(name: str, tmp_path: Path) -> None:
+    run_sanitized("thread", PATHS["vector"], program(name), 3, tmp_path)
+
+
+def test_a_sanitizer_sees_an_array_that_is_too_short(tmp_path: Path) -> None:
+    source = program("mlp").replace("*m = room(PARAMETERS *", "*m = room((PARAMETERS - 1) *")
+    with pytest.raises(AssertionError, match="heap-buffer-overflow"):
+        run_sanitized("address,undefined", PATHS["vector"], source, 1, tmp_path)
+
+
+def test_a_sanitizer_sees_a_meeting_that_is_left_out(tmp_path: Path) -> None:
+    header = (build.kernels() / "host.h").read_text()
+    without = header.replace("    if (all->size == 1) return;", "    if (all->size < 99) return;")
+    assert without != header
+    with pytest.raises(AssertionError, match="data race"):
+        run_sanitized("thread", PATHS["vector"], program("mlp").replace('#include "host.h"', without), 3, tmp_path)
+
+
+FLAGS = {
+    "vector": PATHS["vector"],
+    "scalar": PATHS["scalar"],
+    "forward only": (*PATHS["vector"], "-DGF_FORWARD_ONLY"),
+    "forward only, scalar": (*PATHS["scalar"], "-DGF_FORWARD_ONLY"),
+    **({"avx": ("-mavx",), "avx2": ("-mavx2",), "sse": ()} if X86 else {}),
+}
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("flags", FLAGS)
+def test_compilers_have_nothing_to_say(compiler: str, flags: str, tmp_path: Path) -> None:
+    found = shutil.which(compiler) or pytest.skip(f"no {compiler}")
+    for name in MODELS if flags in ("vector", "scalar") else ["vit"]:
+        made, said = compiled(found, (*STRICT, *FLAGS[flags]), source_of(*MODELS[name]), tmp_path)
+        assert made.exists(), said
+        assert said == ""
