@@ -18,7 +18,7 @@
 #endif
 
 #if defined(__clang__)
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
 #define UNROLL _Pragma("GCC unroll 16")
 #else
