@@ -31,6 +31,7 @@ SHARED = ("-fPIC", "-shared")
 LIBRARIES = ("-lm", "-lpthread")
 CHECKSUM = 32  # bytes
 TIMEOUT = 300.0  # seconds
+OTHER_COMPILER = "set CC to one that works"
 
 Notice = Callable[[str], None]
 
@@ -45,7 +46,19 @@ def load(source: str, notice: Notice) -> ctypes.CDLL:
         except FileError:
             notice(f"the compiled model cannot be kept in {path.parent}, so it is compiled each time; set {VARIABLE}")
             return load_once(made)
-    return ctypes.CDLL(str(path))
+    try:
+        return opened(path)
+    except EngineError:
+        path.unlink(missing_ok=True)  # not to be found again
+        raise
+
+
+def opened(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:  # no library at all, or a folder from which no program may run
+        advice = f"{OTHER_COMPILER}, or {VARIABLE} to another folder"
+        raise EngineError(f"the compiled model cannot be loaded: {error}; {advice}") from None
 
 
 def load_once(library: bytes) -> ctypes.CDLL:
@@ -53,7 +66,7 @@ def load_once(library: bytes) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.so"
         path.write_bytes(library)
-        return ctypes.CDLL(str(path))
+        return opened(path)
 
 
 def compiled(source: str) -> bytes:
@@ -64,18 +77,19 @@ def compiled(source: str) -> bytes:
         try:
             done = subprocess.run([*command, *LIBRARIES], capture_output=True, text=True, timeout=TIMEOUT, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise EngineError(f"the C compiler {command[0]} did not run: {error}") from None
+            raise EngineError(f"the C compiler {command[0]} did not run: {error}; {OTHER_COMPILER}") from None
         if done.returncode or not library.is_file():
-            said = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()[0]
-            raise EngineError(f"the C compiler {shlex.join(compiler())} failed: {said}")
+            lines = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()
+            said = next((line for line in lines if "error" in line), lines[0])
+            raise EngineError(f"the C compiler {shlex.join(compiler())} failed: {said}; {OTHER_COMPILER}")
         return library.read_bytes()
 
 
 @cache
 def compiler() -> tuple[str, ...]:
     """$CC, or the first of cc, gcc, clang that is installed, or the one in the extra `compiler`."""
-    if chosen := os.environ.get("CC"):
-        return tuple(shlex.split(chosen))
+    if chosen := shlex.split(os.environ.get("CC", "")):
+        return tuple(chosen)
     for name in ("cc", "gcc", "clang"):
         if found := shutil.which(name):
             return (found,)
