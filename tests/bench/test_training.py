@@ -1,7 +1,6 @@
-"""`glassformer bench train`: both sides compute the same losses, and the command says what it measured. No times."""
+"""`glassformer bench train`: all sides compute the same losses, and the command says what it measured. No times."""
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,22 +8,27 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-from typer.testing import Result as Output
 
 from glassformer.bench import measure, peers, training
-from glassformer.cli import app
-from glassformer.cli.bench import training_notes
+from glassformer.cli.bench import ratio_table, training_notes, training_table
 from glassformer.errors import UnknownNameError
+from glassformer.native.engine import cores
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 
+from .bench_command import (
+    NO_COMPILER,
+    answer_of,
+    bench,
+    compile_nothing,
+    needs_c_compiler,
+    needs_compiler,
+    take_the_c_compiler_away,
+)
+
 STEPS = 5
-needs_compiler = pytest.mark.skipif(not training.has_compiler(), reason="no C++ compiler")
-
-
-def bench_train(*arguments: str) -> Output:
-    return CliRunner().invoke(app, ["bench", "train", *arguments], env={"NO_COLOR": "1", "TERM": "dumb"})
+SIDES = ["native-1", "native", "jax", "eager", "fused", "compiled"]
+QUICKLY = ("attention-pool", "--rounds", "1", "--steps", "2")
 
 
 def small(name: str) -> Recipe:
@@ -33,10 +37,10 @@ def small(name: str) -> Recipe:
 
 
 def differences(recipe: Recipe, theirs: Recipe, *modes: str) -> list[float]:
-    """The largest between ours and each mode of PyTorch, over the losses of the same few steps."""
+    """The largest between the jax engine and each mode of PyTorch, over the losses of the same few steps."""
     samples, params = training.random_samples(recipe, STEPS), recipe.model.init(jax.random.key(1))
     contestants = [peers.training(theirs, samples, params, mode) for mode in modes]
-    losses = training.ours(recipe, samples, params)()
+    losses = training.jax_training(recipe, samples, params)()
     assert losses.shape == (STEPS,)
     return [np.abs(train() - losses).max() for train in contestants]
 
@@ -45,6 +49,18 @@ def differences(recipe: Recipe, theirs: Recipe, *modes: str) -> list[float]:
 def test_pytorch_computes_the_same_losses(name: str) -> None:
     pytest.importorskip("torch")
     assert max(differences(small(name), small(name), "eager", "fused")) < 1e-5
+
+
+@needs_c_compiler
+@pytest.mark.parametrize("name", ["attention-pool", "vit-pico"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_native_engine_computes_the_same_losses(name: str, threads: int) -> None:
+    recipe = small(name)
+    samples, params = training.random_samples(recipe, STEPS), recipe.model.init(jax.random.key(1))
+    native = training.native_training(recipe, samples, params, threads)
+    losses = training.jax_training(recipe, samples, params)
+    assert np.abs(native() - losses()).max() < 1e-5
+    assert np.abs(native() - losses()).max() < 1e-4  # both go on where they were: not the same losses again
 
 
 @needs_compiler
@@ -64,41 +80,87 @@ def test_a_slightly_different_optimiser_would_be_noticed(name: str, setting: str
     assert min(differences(recipe, other, "eager")) > 1e-5
 
 
+def check_row(row: dict[str, Any]) -> None:
+    """One preset, everything measured."""
+    assert (row["preset"], row["batch"], row["steps"]) == ("attention-pool", 32, 2)
+    assert list(row["step_ms"]) == list(row["compile_s"]) == SIDES
+    ms = row["step_ms"]
+    best = row["best"]
+    assert best == min(peers.MODES, key=ms.__getitem__)
+    assert row["ratios"] == {
+        "native_to_torch": ms[best] / ms["native"],
+        "native_to_jax": ms["jax"] / ms["native"],
+        "jax_to_torch": ms[best] / ms["jax"],
+    }
+    assert row["multiply_adds"] == 32 * 519_488
+    for side in ("native-1", "native"):
+        assert row["share"][side] == pytest.approx(row["multiply_adds"] * 1e3 / ms[side] / row["peak"][side])
+    assert row["spread"] == 1.0  # one round
+    assert row["without_native"] is None
+
+
+@needs_c_compiler
+@needs_compiler
+def test_the_command_beside_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    compile_nothing(monkeypatch)
+    answer = answer_of(bench("train", *QUICKLY, "--json"))
+    (row,) = answer["presets"]
+    assert answer["torch"] is not None
+    assert (answer["cores"], answer["rounds"]) == (cores(), 1)
+    check_row(row)
+
+
+@needs_c_compiler
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_the_command_beside_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_beside_pytorch_really_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    output = bench_train("attention-pool", "--rounds", "1", "--steps", "2", "--json")
-    assert output.exit_code == 0, output.output
-    answer = json.loads(output.stdout.splitlines()[-1])
-    (row,) = answer["presets"]
-    assert answer["torch"] is not None
-    assert (row["preset"], row["batch"]) == ("attention-pool", 32)
-    assert list(row["peers_ms"]) == ["eager", "fused", "compiled"]
-    assert row["best"] == min(row["peers_ms"], key=row["peers_ms"].get)
-    assert row["ratio"] == row["peers_ms"][row["best"]] / row["ours_ms"] > 0
-    assert row["compile_s"].keys() == {"ours", "eager", "fused", "compiled"}
+    (row,) = answer_of(bench("train", *QUICKLY, "--json"))["presets"]
+    check_row(row)
 
 
+@needs_c_compiler
 def test_the_command_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # importing it now fails
-    arguments = ("attention-pool", "--rounds", "1", "--steps", "2")
-    output = bench_train(*arguments)
+    output = bench("train", *QUICKLY)
     assert output.exit_code == 0, output.output
-    head, row, *notes = output.stdout.splitlines()
-    assert head.split() == ["ms", "per", "step", "batch", "ours"]
+    head, row, _, ratios, ratio, _, *notes = output.stdout.splitlines()
+    assert head.split() == ["ms", "per", "step", "batch", "native-1", "native", "jax"]
     assert row.split()[:2] == ["attention-pool", "32"]
-    assert notes == [  # one run cannot be unsteady
-        "median of 1 runs of 2 steps, taking turns on the CPU; compiling is not counted",
-        "PyTorch is not installed, so ours stands alone: `pip install glassformer[parity]`",
+    assert ratios.split() == ["times", "as", "fast", "native:jax", "of", "peak:", "native-1", "native"]
+    assert ratio.split()[0] == "attention-pool"
+    assert notes[0] == (
+        f"median of 1 turns of 2 steps, taken one after the other on {cores()} cores; compiling is not counted"
+    )
+    assert notes[1].startswith("peak: ")
+    assert notes[3:] == [  # one turn cannot be unsteady
+        "PyTorch is left out: it is not installed; `pip install glassformer[parity]`",
     ]
-    answer = json.loads(bench_train(*arguments, "--json").stdout.splitlines()[-1])
+    answer = answer_of(bench("train", *QUICKLY, "--json"))
     (measured,) = answer["presets"]
-    assert answer["torch"] is measured["best"] is measured["ratio"] is None
-    assert measured["peers_ms"] == {}
-    assert measured["ours_ms"] > 0
+    assert answer["torch"] is measured["best"] is None
+    assert list(measured["step_ms"]) == SIDES[:3]
+    assert measured["ratios"]["native_to_torch"] is measured["ratios"]["jax_to_torch"] is None
+    assert measured["ratios"]["native_to_jax"] > 0
+
+
+def test_the_command_without_a_c_compiler_and_without_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_the_c_compiler_away(monkeypatch)
+    output = bench("train", *QUICKLY, "--no-peers")
+    assert output.exit_code == 0, output.output
+    head, row, *_, native, pytorch = output.stdout.splitlines()
+    assert head.split() == ["ms", "per", "step", "batch", "jax"]
+    assert row.split()[:2] == ["attention-pool", "32"]
+    assert native == f"native is left out: {NO_COMPILER}"
+    assert pytorch == "PyTorch is left out, as --no-peers asks"
+    (measured,) = answer_of(bench("train", *QUICKLY, "--no-peers", "--json"))["presets"]
+    assert measured["without_native"] == NO_COMPILER
+    assert list(measured["step_ms"]) == ["jax"]
+    assert measured["peak"] == measured["share"] == {}
+    assert set(measured["ratios"].values()) == {None}
 
 
 @pytest.mark.parametrize(
@@ -109,43 +171,84 @@ def test_the_command_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_not_compared_is_refused_before_anything_is_measured(name: str, message: str) -> None:
-    error = bench_train("vit-tiny", name).exception
+    error = bench("train", "vit-tiny", name).exception
     assert isinstance(error, UnknownNameError)
     assert str(error).startswith(message)
 
 
 @pytest.mark.parametrize("option", ["--rounds", "--steps"])
 def test_nothing_to_measure_is_wrong_usage(option: str) -> None:
-    output = bench_train(option, "0")
+    output = bench("train", option, "0")
     assert output.exit_code == 2
     assert f"Invalid value for '{option}'" in output.stderr
 
 
 def test_the_help_shows_an_example() -> None:
-    assert "Example: glassformer bench train attention-pool" in bench_train("--help").stdout
+    assert "Example: glassformer bench train attention-pool" in bench("train", "--help").stdout
 
 
-def result(spread: float = 1.1, **peers_ms: float) -> training.Result:
-    return training.Result("vit-pico", batch=32, ours_ms=2.0, peers_ms=peers_ms, compile_s={}, spread=spread)
+def test_a_call_holds_many_short_steps_and_few_long_ones() -> None:
+    contests = {name: preset(name) for name in training.PRESETS}
+    steps = [training.steps_for(r.training.batch * training.peak.multiply_adds(r.model)) for r in contests.values()]
+    assert steps == [100, 24, 100, 11, 5, 4]
+
+
+def result(spread: float = 1.1, without_native: str | None = None, **step_ms: float) -> training.Result:
+    own = {} if without_native else {"native-1": 4.0, "native": 2.0}
+    return training.Result(
+        preset="vit-pico",
+        batch=32,
+        steps=100,
+        step_ms={**own, "jax": 3.0, **step_ms},
+        compile_s={},
+        multiply_adds=10**7,
+        peak={"native-1": 5e9, "native": 8e9} if own else {},
+        spread=spread,
+        without_native=without_native,
+    )
 
 
 def test_the_ratio_is_that_of_the_best_mode() -> None:
-    measured = result(eager=4.0, fused=3.0, compiled=5.0)
-    assert (measured.best, measured.ratio) == ("fused", 1.5)
-    assert measured.plain()["ratio"] == 1.5
+    measured = result(eager=4.5, fused=3.6, compiled=5.0)
+    assert measured.best == "fused"
+    assert measured.ratios == pytest.approx({"native_to_torch": 1.8, "native_to_jax": 1.5, "jax_to_torch": 1.2})
+    assert measured.plain()["ratios"] == measured.ratios
+
+
+def test_the_share_of_the_peak() -> None:
+    """10 million in 4 ms are 2.5 thousand million a second."""
+    assert result().share == pytest.approx({"native-1": 0.5, "native": 0.625})
+
+
+def test_the_tables() -> None:
+    measured = [result(eager=4.5, fused=3.6, compiled=5.0)]
+    assert training_table(measured) == [
+        "ms per step         batch  native-1    native       jax     eager     fused  compiled",
+        "vit-pico               32     4.000     2.000     3.000     4.500     3.600     5.000",
+    ]
+    assert ratio_table(measured) == [
+        "times as fast       native:PyTorch  native:jax  jax:PyTorch  PyTorch's best  of peak: native-1  native",
+        "vit-pico                      1.80        1.50         1.20           fused               50 %    62 %",
+    ]
+    assert ratio_table([result(without_native="no")]) == []
+    assert ratio_table([result(without_native="no", eager=6.0)])[1].split() == ["vit-pico", "2.00", "eager"]
 
 
 def test_without_a_compiler_the_compiled_mode_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "torch_version", lambda: "2")
+    monkeypatch.setattr(training.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert training.modes() == ("eager", "fused", "compiled")
+    assert not any("compiler" in note for note in training_notes([result(eager=4.0, fused=3.0, compiled=1.0)]))
     monkeypatch.setattr(training.shutil, "which", lambda name: None)
     assert training.modes() == ("eager", "fused")
-    assert "no C++ compiler" in training_notes([result(eager=4.0, fused=3.0)])[-1]
-    assert not any("compiler" in note for note in training_notes([result(eager=4.0, fused=3.0, compiled=1.0)]))
+    assert training_notes([result(eager=4.0, fused=3.0)])[-1] == (
+        "PyTorch compiled is left out: no C++ compiler (CXX, g++, clang++) is installed"
+    )
 
 
 def test_a_busy_machine_is_mentioned() -> None:
     assert training_notes([result(eager=4.0), result(eager=4.0, spread=8.25)])[-1] == (
-        "unsteady: the slowest run of one side took 8.2 times its fastest; is the machine busy?"
+        "unsteady: the slowest turn of one side took 8.2 times its fastest; is the machine busy?"
     )
 
 
@@ -168,3 +271,19 @@ def test_contestants_take_turns_and_the_first_turn_is_counted_apart(monkeypatch:
     assert turns.medians() == {"a": 2.0, "b": 5.0}
     assert turns.compiling() == {"a": 7.0, "b": 0.0}
     assert turns.spread() == 3.0
+    assert turns.fastest() == {"a": 1.0, "b": 5.0}
+
+
+def test_a_turn_is_as_many_calls_as_last_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls = 0.0, 0
+
+    def call() -> None:
+        nonlocal now, calls
+        now, calls = now + 2.0, calls + 1
+
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: now)
+    turns = measure.Turns({"a": call}, least=11.0)
+    assert list(turns.run(2)) == [0, 1, 2]
+    assert turns.calls == {"a": 8}
+    assert calls == 1 + (1 + 2 + 4 + 8) + 2 * 8  # to compile, to find out, two turns
+    assert turns.medians() == {"a": 2.0}

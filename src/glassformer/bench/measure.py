@@ -42,6 +42,10 @@ class Turns:
         """Seconds of a call, compile time left out."""
         return {name: statistics.median(seconds[1:]) for name, seconds in self.seconds.items()}
 
+    def fastest(self) -> dict[str, float]:
+        """Seconds of a call in the best turn."""
+        return {name: min(seconds[1:]) for name, seconds in self.seconds.items()}
+
     def spread(self) -> float:
         """The slowest turn over the fastest, of the contestant that was the least steady. Idle machines stay near 1."""
         return max((max(seconds[1:]) / min(seconds[1:]) for seconds in self.seconds.values()), default=1.0)

@@ -24,8 +24,9 @@ from glassformer.train.recipe import Recipe, Training
 TURN = 0.05  # seconds a turn lasts at least
 HEAD = 16  # width of a head, at every width
 PATCH = 4
+MODEL = ViT(width=64, hidden=128, heads=4, depth=1, patch_size=PATCH)  # 49 tokens
 BASE = Recipe(
-    model=ViT(width=64, hidden=128, heads=4, depth=1, patch_size=PATCH),  # 49 tokens
+    model=MODEL,
     training=Training(batch=32),
     optimiser=Optimiser(name="adamw", lr=1e-3),
 )
@@ -60,7 +61,7 @@ def with_batch(batch: int) -> Recipe:
 
 
 def with_model(**settings: Any) -> Recipe:
-    return dataclasses.replace(BASE, model=dataclasses.replace(BASE.model, **settings))
+    return dataclasses.replace(BASE, model=dataclasses.replace(MODEL, **settings))
 
 
 SWEEPS = (

@@ -41,22 +41,22 @@ def picture(results: list[Result], title: str) -> bytes:
 
 
 def draw(axes: "Axes", result: Result) -> None:
-    """Measured points, the fitted power where it was fitted, and the multiply-adds, drawn to meet the last point."""
+    """Measured points, the power where it was fitted, and the multiply-adds, drawn to meet it at the largest size."""
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
     sizes, fit, colour = result.sizes, result.fit, COLOURS[result.sweep]
-    scale = result.step_ms[-1] / result.multiply_adds[-1]
+    scale = fit(sizes[-1]) / result.multiply_adds[-1]
     counted = [scale * count for count in result.multiply_adds]
     upper = [size for size in sizes if size >= fit.start]
+    band = {"linewidth": 6, "alpha": 0.25, "solid_capstyle": "round"}
+    axes.plot(sizes, result.step_ms, color=colour, linewidth=1.4, marker="o", markersize=5, label="measured", zorder=3)
+    axes.plot(upper, [fit(size) for size in upper], color=colour, label="fitted power", **band)
     axes.plot(sizes, counted, color=QUIET, linewidth=1.1, dashes=(4, 3), label="multiply-adds, to scale")
-    axes.plot(upper, [fit(size) for size in upper], color=colour, linewidth=6, alpha=0.25, solid_capstyle="round")
-    axes.plot(sizes, result.step_ms, color=colour, linewidth=1.4, marker="o", markersize=5, label="measured")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks(sizes, labels=list(map(str, sizes)))
     axes.xaxis.set_minor_locator(NullLocator())
-    lowest = min(result.step_ms)
-    axes.set_ylim(lowest / 2.5, max(result.step_ms) * 1.6)
+    axes.set_ylim(min(result.step_ms) / 2.5, max(result.step_ms) * 1.6)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())

@@ -70,7 +70,9 @@ class Result:
     def share(self) -> dict[str, float]:
         """Of the peak that the native engine reaches."""
         return {
-            name: self.multiply_adds / (self.step_ms[name] / 1e3) / self.peak[name] for name in PEAK if name in self.peak
+            name: self.multiply_adds / (self.step_ms[name] / 1e3) / self.peak[name]
+            for name in PEAK
+            if name in self.peak
         }
 
     def plain(self) -> dict[str, Any]:
@@ -115,7 +117,7 @@ class Contest:
             yield from self.turns.run(rounds)
 
     def result(self) -> Result:
-        seconds, compiling = self.turns.medians(), self.turns.compiling()
+        seconds, fastest, compiling = self.turns.medians(), self.turns.fastest(), self.turns.compiling()
         sides = [name for name in seconds if name not in self.loops]
         return Result(
             preset=self.name,
@@ -125,7 +127,7 @@ class Contest:
             compile_s={name: compiling[name] for name in sides},
             multiply_adds=self.multiply_adds,
             peak={
-                name: self.loops[loop].multiply_adds / seconds[loop]
+                name: self.loops[loop].multiply_adds / fastest[loop]
                 for name, loop in PEAK.items()
                 if loop in self.loops
             },

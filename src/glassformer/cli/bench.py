@@ -1,11 +1,14 @@
 """glassformer bench: measure against peers and against ourselves, as ratios in one run."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from glassformer.bench.latency import Result as Latency
+    from glassformer.bench.scaling import Result as Scaling
     from glassformer.bench.training import Result
 
 bench = typer.Typer(
@@ -46,55 +49,241 @@ def gradients(
 @bench.command()
 def train(
     presets: Annotated[list[str] | None, typer.Argument(help="presets to compare (default: all)")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="training steps in one timed run")] = 20,
-    rounds: Annotated[int, typer.Option(min=1, help="timed runs of each side; the median counts")] = 11,
+    peers: Annotated[bool, typer.Option(help="measure PyTorch too, where it is installed")] = True,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="training steps in a turn (default: as many as last 0.15 s)")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="turns of each side; the median counts")] = 11,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
-    """One training step beside the same step in PyTorch: eager, fused attention, compiled.
+    """One training step: the native engine on one core and on all, jax, and PyTorch (eager, fused attention, compiled).
 
-    Ours starts from bytes, PyTorch from patches that are cut beforehand. Without PyTorch only ours is measured.
+    Ours start from bytes, PyTorch from patches that are cut beforehand. Without PyTorch, or without a C compiler, what
+    needs it is left out.
 
     Example: `glassformer bench train attention-pool`
     """
     from glassformer.bench.training import PRESETS, Contest, check_names, torch_version
     from glassformer.cli.output import progress, report
+    from glassformer.native.engine import cores
 
     names = presets or list(PRESETS)
-    check_names(names)
+    check_names("train", names)
     results = []
     for name in names:
-        contest = Contest(name, steps)
+        contest = Contest(name, steps, with_peers=peers)
         for _ in progress(contest.run(rounds), rounds + 1, name):
             pass
         results.append(contest.result())
-    how = f"median of {rounds} runs of {steps} steps, taking turns on the CPU; compiling is not counted"
-    answer = {"torch": torch_version(), "steps": steps, "rounds": rounds, "presets": [r.plain() for r in results]}
-    report(answer, "\n".join([*training_table(results), how, *training_notes(results)]), as_json=json)
+    turn = f"{steps} steps" if steps else "at least 0.15 s"
+    how = f"median of {rounds} turns of {turn}, taken one after the other on {cores()} cores; compiling is not counted"
+    answer = {
+        "torch": torch_version() if peers else None,
+        "cores": cores(),
+        "rounds": rounds,
+        "presets": [r.plain() for r in results],
+    }
+    lines = [*training_table(results), "", *ratio_table(results), "", how, *training_notes(results, peers=peers)]
+    report(answer, "\n".join(lines), as_json=json)
 
 
 def training_table(results: list["Result"]) -> list[str]:
-    modes = list(results[0].peers_ms)
-    head = "".join(f"{mode:>10}" for mode in modes) + "      best  ratio" * bool(modes)
-    lines = [f"{'ms per step':18}  batch      ours{head}"]
+    sides = list(results[0].step_ms)
+    lines = [f"{'ms per step':18}  batch" + "".join(f"{side:>10}" for side in sides)]
     for r in results:
-        theirs = "".join(f"{r.peers_ms[mode]:10.3f}" for mode in modes)
-        verdict = f"  {r.best:>8}  {r.ratio:5.2f}" if r.ratio else ""
-        lines.append(f"{r.preset:18}  {r.batch:5}{r.ours_ms:10.3f}{theirs}{verdict}")
+        lines.append(f"{r.preset:18}  {r.batch:5}" + "".join(f"{r.step_ms[side]:10.3f}" for side in sides))
     return lines
 
 
-def training_notes(results: list["Result"]) -> list[str]:
+RATIOS = {"native_to_torch": "native:PyTorch", "native_to_jax": "native:jax", "jax_to_torch": "jax:PyTorch"}
+
+
+def ratio_table(results: list["Result"]) -> list[str]:
+    """What can be compared: how many times as fast, PyTorch's fastest mode, and shares of the peak."""
+    compared = [name for name, ratio in results[0].ratios.items() if ratio is not None]
+    best, shares = bool(results[0].best), bool(results[0].share)
+    if not compared:
+        return []
+    lines = ["".join([f"{'times as fast':18}", *(f"  {RATIOS[name]}" for name in compared)])]
+    lines[0] += "  PyTorch's best" * best + "  of peak: native-1  native" * shares
+    for r in results:
+        line = "".join(f"  {r.ratios[name]:{len(RATIOS[name])}.2f}" for name in compared)
+        line += f"  {r.best or '':>14}" * best
+        line += "  {:15.0f} %  {:4.0f} %".format(*(100 * share for share in r.share.values())) if shares else ""
+        lines.append(f"{r.preset:18}{line}")
+    return lines
+
+
+def training_notes(results: list["Result"], *, peers: bool = True) -> list[str]:
+    """What a reader must know besides the numbers."""
+    first, notes = results[0], []
+    if first.share:
+        rates = " and ".join(f"{2e-9 * rate:.0f}" for rate in first.peak.values())
+        notes.append(
+            f"peak: {rates} billion floating-point operations a second, on one core and on all, in the same run"
+        )
+        notes.append("a step's operations: the matrix products of the model as it is written (docs/costs.md)")
+    if first.best:
+        notes.append("ours start from bytes, which they gather, scale and cut; PyTorch from patches cut beforehand")
+    notes += missing(first, peers=peers)
+    return notes + unsteady([r.spread for r in results])
+
+
+def missing(first: "Result | Latency", *, peers: bool) -> list[str]:
+    """What was left out, and why."""
+    from glassformer.bench.training import has_compiler
+
+    notes = []
+    if first.without_native:
+        notes.append(f"native is left out: {first.without_native}")
+    if not peers:
+        notes.append("PyTorch is left out, as --no-peers asks")
+    elif first.best is None:
+        notes.append("PyTorch is left out: it is not installed; `pip install glassformer[parity]`")
+    elif not has_compiler():
+        notes.append("PyTorch compiled is left out: no C++ compiler (CXX, g++, clang++) is installed")
+    return notes
+
+
+def unsteady(spreads: list[float]) -> list[str]:
     from glassformer.bench.training import UNSTEADY
 
-    modes, notes = results[0].peers_ms, []
-    if modes:
-        notes.append("ratio above 1: ours is faster than PyTorch's best mode")
-        notes.append("ours starts from bytes, which it gathers, scales and cuts; PyTorch from patches cut beforehand")
-    else:
-        notes.append("PyTorch is not installed, so ours stands alone: `pip install glassformer[parity]`")
-    if modes and "compiled" not in modes:
-        notes.append("PyTorch finds no C++ compiler (CXX, g++, clang++), so it is not measured compiled")
-    spread = max(r.spread for r in results)
-    if spread > UNSTEADY:
-        notes.append(f"unsteady: the slowest run of one side took {spread:.1f} times its fastest; is the machine busy?")
-    return notes
+    worst = max(spreads)
+    if worst <= UNSTEADY:
+        return []
+    return [f"unsteady: the slowest turn of one side took {worst:.1f} times its fastest; is the machine busy?"]
+
+
+@bench.command()
+def latency(
+    presets: Annotated[list[str] | None, typer.Argument(help="presets to compare (default: all)")] = None,
+    peers: Annotated[bool, typer.Option(help="measure PyTorch too, where it is installed")] = True,
+    seconds: Annotated[float, typer.Option(min=0, help="how long a turn lasts at least")] = 0.1,
+    rounds: Annotated[int, typer.Option(min=1, help="turns of each side; the median counts")] = 11,
+    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
+) -> None:
+    """One image's bytes to its logits, called from Python, on one thread: native beside PyTorch.
+
+    Example: `glassformer bench latency vit-pico`
+    """
+    from glassformer.bench.latency import PRESETS, Contest
+    from glassformer.bench.training import check_names, torch_version
+    from glassformer.cli.output import progress, report
+
+    names = presets or list(PRESETS)
+    check_names("latency", names, PRESETS)
+    results = []
+    for name in names:
+        contest = Contest(name, seconds, with_peers=peers)
+        for _ in progress(contest.run(rounds), rounds + 1, name):
+            pass
+        results.append(contest.result())
+    how = f"median of {rounds} turns of at least {seconds:g} s, taken one after the other; one thread each"
+    answer = {
+        "torch": torch_version() if peers else None,
+        "rounds": rounds,
+        "seconds": seconds,
+        "presets": [r.plain() for r in results],
+    }
+    lines = [*latency_table(results), "", how, *latency_notes(results, peers=peers)]
+    report(answer, "\n".join(lines), as_json=json)
+
+
+def latency_table(results: list["Latency"]) -> list[str]:
+    """From bytes, PyTorch's best from patches, and the ratios to both bests."""
+    from glassformer.bench.latency import PATCHES
+
+    sides = [side for side in results[0].call_us if not side.endswith(PATCHES)]
+    best, compared = bool(results[0].best), results[0].ratios["native_to_torch"] is not None
+    head = "".join(f"{side:>10}" for side in sides) + f"  {'from patches':>12}" * best
+    lines = [f"{'µs per image':14}{head}" + f"  {'ratio':>6}  {'to patches':>10}" * compared]
+    for r in results:
+        line = "".join(f"{r.call_us[side]:10.1f}" for side in sides)
+        if r.best_from_patches:
+            line += f"  {r.call_us[r.best_from_patches]:12.1f}"
+        if compared:
+            line += "  {:6.2f}  {:10.2f}".format(*r.ratios.values())
+        lines.append(f"{r.preset:14}{line}")
+    return lines
+
+
+def latency_notes(results: list["Latency"], *, peers: bool) -> list[str]:
+    notes = []
+    if results[0].best:
+        notes.append(
+            "ratio: PyTorch's best mode from bytes over native; to patches: its best from patches cut beforehand"
+        )
+    return notes + missing(results[0], peers=peers) + unsteady([r.spread for r in results])
+
+
+@bench.command()
+def scaling(
+    sweeps: Annotated[list[str] | None, typer.Argument(help="width, tokens, batch, depth (default: all)")] = None,
+    engine: Annotated[str, typer.Option(help="native or jax")] = "native",
+    threads: Annotated[int, typer.Option(min=0, help="of the native engine; 0: one for each core")] = 0,
+    seconds: Annotated[float, typer.Option(min=0, help="how long a turn lasts at least")] = 0.05,
+    rounds: Annotated[int, typer.Option(min=1, help="turns of each size; the median counts")] = 7,
+    out: Annotated[Path | None, typer.Option(help="draw it too: a PNG")] = None,
+    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
+) -> None:
+    """How the cost of a training step grows with width, tokens, batch and depth, and with which exponent.
+
+    Example: `glassformer bench scaling tokens --out scaling.png`
+    """
+    from glassformer.bench.scaling import SWEEPS, Contest
+    from glassformer.bench.training import check_names
+    from glassformer.cli.output import progress, report
+    from glassformer.errors import EngineError, FileError
+    from glassformer.files import write_whole
+    from glassformer.native.engine import cores
+
+    known = {sweep.name: sweep for sweep in SWEEPS}
+    names = sweeps or list(known)
+    check_names("scaling", names, tuple(known))
+    if engine not in ("native", "jax"):
+        raise typer.BadParameter(f"{engine!r} came, expected native or jax", param_hint="--engine")
+    if engine == "jax" and threads:
+        raise typer.BadParameter("the jax engine always takes all cores", param_hint="--threads")
+    if out and out.is_dir():
+        raise FileError(f"{out}: a folder came, expected the name of a PNG file")
+    results = []
+    for name in names:
+        try:
+            contest = Contest(known[name], engine, threads, seconds)
+        except EngineError as error:
+            raise EngineError(f"{error}; try --engine jax") from None
+        for _ in progress(contest.run(rounds), rounds + 1, name):
+            pass
+        results.append(contest.result())
+    used = threads or cores()
+    answer = {
+        "engine": engine,
+        "threads": used,
+        "rounds": rounds,
+        "seconds": seconds,
+        "sweeps": [r.plain() for r in results],
+    }
+    title = f"A training step of a small vision transformer: {engine} engine, {used} core{'s' * (used > 1)}"
+    lines = [title, *(line for r in results for line in scaling_table(r))]
+    lines.append("")
+    lines.append(f"median of {rounds} turns of at least {seconds:g} s; all sizes of a sweep take turns")
+    lines += unsteady([r.spread for r in results])
+    if out:
+        from glassformer.bench.scaling_picture import picture
+
+        write_whole(out, picture(results, title))
+        lines.append(f"wrote {out}")
+    report(answer, "\n".join(lines), as_json=json)
+
+
+def scaling_table(result: "Scaling") -> list[str]:
+    lines = ["", f"{result.sweep:>6}  ms per step  million multiply-adds  billion a second"]
+    for size, ms, count in zip(result.sizes, result.step_ms, result.multiply_adds, strict=True):
+        lines.append(f"{size:6}  {ms:11.3f}  {count / 1e6:21.2f}  {count / ms / 1e6:16.1f}")
+    fit = result.fit
+    error = "" if fit.error is None else f" ± {fit.error:.2f}"
+    growth = f"{result.letter}^({fit.exponent:.2f}{error})"
+    lines.append(
+        f"from {fit.start} on: time as {growth}, multiply-adds as {result.letter}^{result.counted.exponent:.2f}"
+    )
+    return lines
