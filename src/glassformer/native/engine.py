@@ -29,7 +29,10 @@ class Job(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("images", "labels", "order", "shifts", "rates")),
         *((name, ctypes.c_void_p) for name in ("params", "m", "v", "losses", "space")),
-        *((name, ctypes.c_int32) for name in ("count", "batch", "first", "last", "done", "threads", "optimiser")),
+        *(
+            (name, ctypes.c_int32)
+            for name in ("count", "batch", "first", "last", "done", "threads", "optimiser", "patience")
+        ),
         *((name, ctypes.c_float) for name in ("smoothing", "momentum", "b1", "b2", "eps", "weight_decay", "clip")),
     )
 
@@ -113,6 +116,7 @@ class NativeEngine:
             done=flat.count,
             threads=self.threads,
             optimiser=OPTIMISERS[optimiser.name],
+            patience=1_000_000 if self.threads <= cores() else 100,
             smoothing=training.label_smoothing,
             momentum=optimiser.momentum,
             b1=optimiser.b1,

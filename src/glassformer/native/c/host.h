@@ -30,6 +30,7 @@ typedef struct {
     int32_t first, last;    /* steps of this call, the last one not included */
     int32_t done;           /* updates before this call, which Adam counts */
     int32_t threads, optimiser;
+    int32_t patience;       /* how often a thread that waits for the others looks before it lets somebody else run */
     float smoothing, momentum, b1, b2, eps, weight_decay, clip;
 } job;
 
@@ -41,10 +42,12 @@ enum { BYTES = ROUND_UP((SAMPLES * PIXELS + 3) / 4), GRADIENT = ROUND_UP(PARAMET
 typedef struct {
     atomic_uint arrived, round;
     unsigned size;
+    int patience;
 } meeting;
 
 /* Wait until all threads are here. Steps take fractions of a millisecond: looking again and again is quicker than
- * sleeping, but where threads outnumber cores the others must get their turn. */
+ * sleeping, and who gives up his core on a busy machine gets it back late. But where threads outnumber cores, the ones
+ * waited for must get their turn. */
 static void meet(meeting *all)
 {
     if (all->size == 1) return;
@@ -55,7 +58,7 @@ static void meet(meeting *all)
         return;
     }
     for (int looks = 0; atomic_load(&all->round) == round;) {
-        if (looks < 4000) looks++;
+        if (looks < all->patience) looks++;
         else sched_yield();
     }
 }
@@ -192,7 +195,7 @@ static int on_threads(const job *work, void *(*take)(worker *))
     pthread_t others[MOST_THREADS];
     worker workers[MOST_THREADS];
     atomic_int gate = WAIT;
-    meeting all = {0, 0, (unsigned)work->threads};
+    meeting all = {0, 0, (unsigned)work->threads, work->patience};
     int there = 1;
     if (work->threads > MOST_THREADS) return 1;
     for (int t = 0; t < work->threads; t++) workers[t] = (worker){work, take, &gate, &all, losses, squares, t};
