@@ -27,8 +27,8 @@ format: .venv/test ## rewrite files in the project's format
 	$(RUN)ruff format .
 	$(RUN)ruff check --fix .
 
-parity: .venv/test ## add the peers that the parity tests compare with (PyTorch, transformers)
-	$(RUN)python -m pip install --quiet -e '.[test,parity]'
+parity: .venv/test ## add what the parity tests compare with (PyTorch, transformers, a second C compiler)
+	$(RUN)python -m pip install --quiet -e '.[test,parity,compiler]'
 
 .venv/test: pyproject.toml
 	test -x $(RUN)python || $(PYTHON) -m venv .venv
