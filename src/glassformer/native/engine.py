@@ -49,14 +49,15 @@ class Epoch(NamedTuple):
 class NativeEngine:
     name = "native"
 
-    def __init__(self, recipe: Recipe, train: Samples, notice: build.Notice = print, *, rewrites: bool = True) -> None:
+    def __init__(self, recipe: Recipe, train: Samples, notice: build.Notice = print) -> None:
         must_be_covered(recipe)
         self.recipe, self.train, self.count = recipe, train, len(train.labels)
         self.threads = recipe.engine.threads or cores()
         self.images = np.ascontiguousarray(train.images, np.uint8)
         self.labels = np.ascontiguousarray(train.labels, np.int32)
         self.steps = -(-self.count // recipe.training.batch)
-        source = source_of(recipe.model, samples_at_once(recipe.model, recipe.training.batch), rewrites=rewrites)
+        samples = samples_at_once(recipe.model, recipe.training.batch)
+        source = source_of(recipe.model, samples, rewrites=recipe.engine.rewrites)
         self.program = Program(build.load(source, notice))
         self.optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         self.rates = rates_of(recipe, self.steps)

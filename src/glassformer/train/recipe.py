@@ -51,6 +51,7 @@ class Engine:
     rng: Literal["threefry", "xorshift"] = "threefry"
     deterministic: bool = False  # GPU: bit-identical repeats, a little slower; the CPU always is
     threads: int = 0  # native: 0 is all cores; a run repeats to the bit with the same number
+    rewrites: bool = True  # native: may compute the same in another order, pool before a linear layer
 
     def __post_init__(self) -> None:
         at_least("engine", 0, threads=self.threads)
