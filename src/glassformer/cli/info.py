@@ -1,28 +1,40 @@
 """glassformer info: what is installed, what a run gave, or what a model is made of and costs."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from glassformer.native.plan import Plan
+    from glassformer.train.recipe import Recipe
 
 
 def info(
     what: Annotated[
         str | None, typer.Argument(help="a model (mlp, patch_attention, vit), a preset or a run; nothing: this machine")
     ] = None,
-    batch: Annotated[int, typer.Option("--batch", "-b", min=1, help="images in the batch that is costed")] = 1,
+    batch: Annotated[
+        int | None, typer.Option("--batch", "-b", min=1, help="images in the batch (default: 1; with --c the recipe's)")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="change a setting: width=32, images.classes=26")
     ] = None,
+    c: Annotated[bool, typer.Option("--c", help="the C that the native engine compiles for this model")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="its buffers: shape, bytes, when they are alive")] = False,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Show a model's parts with their shapes, parameters, multiply-adds and bytes; a run's result; or this machine.
 
-    Example: `glassformer info vit --batch 32 --set depth=2`, `glassformer info runs/vit-nano-1`
+    Example: `glassformer info vit --batch 32 --set depth=2`, `glassformer info runs/vit-nano-1`,
+    `glassformer info attention-pool --c`, `glassformer info attention-pool --plan`
     """
     from glassformer.cli.output import report
 
-    if what is None:
+    if c or plan:
+        about = about_native(what, batch, set_ or [], c=c, plan=plan)
+        report(about, "\n\n".join(text_of_native(about)), as_json=json)
+    elif what is None:
         about = about_this_machine()
         report(about, in_columns(about), as_json=json)
     elif Path(what).is_dir():
@@ -32,24 +44,112 @@ def info(
         from glassformer.models.summary import summarise
         from glassformer.train.settings import with_changes
 
-        summary = summarise(with_changes(find_model(what), set_ or []), batch)
+        summary = summarise(with_changes(find_recipe(what).model, set_ or []), batch or 1)
         report(summary.as_dict(), summary.table(), as_json=json)
 
 
-def find_model(name: str) -> Any:
+def find_recipe(name: str) -> "Recipe":
+    """A preset; or a model by its name, trained as recipes are that say nothing else."""
     from glassformer.errors import UnknownNameError
     from glassformer.models import MODELS
     from glassformer.names import nearest
     from glassformer.train.presets import preset, preset_names
+    from glassformer.train.recipe import Recipe
 
     if name in MODELS:
-        return MODELS[name]()
+        return Recipe(model=MODELS[name]())
     if name in preset_names():
-        return preset(name).model
+        return preset(name)
     known = [*MODELS, *preset_names()]
     raise UnknownNameError(
         f"no model, preset or run folder is called {name!r}{nearest(name, known)}; known: {', '.join(known)}"
     )
+
+
+def about_native(what: str | None, batch: int | None, changes: list[str], *, c: bool, plan: bool) -> dict[str, Any]:
+    """What the native engine makes of a model: the C itself, and the buffers."""
+    from glassformer.native.engine import samples_at_once
+    from glassformer.native.layers import plan_for
+    from glassformer.native.write import source_of
+    from glassformer.train.run_folder import RunFolder
+    from glassformer.train.settings import with_changes
+
+    if what is None:
+        raise typer.BadParameter("--c and --plan are about a model: name one, a preset or a run", param_hint="WHAT")
+    recipe = RunFolder(Path(what)).recipe() if Path(what).is_dir() else find_recipe(what)
+    model = with_changes(recipe.model, changes)
+    samples, rewrites = samples_at_once(model, batch or recipe.training.batch), recipe.engine.rewrites
+    about: dict[str, Any] = {"model": repr(model), "samples": samples}
+    if c:
+        about["source"] = source_of(model, samples, rewrites=rewrites)
+    if plan:
+        about["training"] = placed(plan_for(model, samples, rewrites=rewrites))
+        about["forward_only"] = placed(plan_for(model, samples, rewrites=rewrites, training=False))
+    return about
+
+
+def placed(plan: "Plan") -> dict[str, Any]:
+    """Every buffer at its place. Rows are padded as for the widest vectors there are, as in the C."""
+    from glassformer.native.plan import padded, place
+    from glassformer.native.write import LANES
+
+    arena = place(plan, LANES)
+    calls = [call.kernel for call in (*plan.forward, *plan.backward)]
+    buffers = [
+        {
+            "name": buffer.name,
+            "shape": [padded(size, LANES) for size in buffer.shape],
+            "bytes": 4 * buffer.floats(LANES),
+            "offset": 4 * buffer.offset,
+            "from": buffer.born,
+            "to": buffer.dies,
+        }
+        for buffer in plan.buffers
+    ]
+    return {"arena": 4 * arena, "calls": calls, "buffers": buffers}
+
+
+def text_of_native(about: dict[str, Any]) -> list[str]:
+    parts = [about["source"].removesuffix("\n")] if "source" in about else []
+    for name in ("training", "forward_only"):
+        if name in about:
+            parts.append(plan_table(name.replace("_", " "), about["samples"], about[name]))
+    return parts
+
+
+def plan_table(title: str, samples: int, plan: dict[str, Any]) -> str:
+    """The buffers as aligned text."""
+    together = sum(buffer["bytes"] for buffer in plan["buffers"])
+    head = ["buffer", "shape", "bytes", "offset", "from call", "to call"]
+    rows = [
+        [
+            buffer["name"],
+            "x".join(map(str, buffer["shape"])),
+            f"{buffer['bytes']:,}",
+            f"{buffer['offset']:,}",
+            *(call_text(plan["calls"], buffer[end]) for end in ("from", "to")),
+        ]
+        for buffer in plan["buffers"]
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    numbers = (2, 3)
+
+    def line(row: list[str]) -> str:
+        cells = [
+            cell.rjust(w) if i in numbers else cell.ljust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+    one = "1 sample" if samples == 1 else f"{samples} samples"
+    rule = "  ".join("-" * width for width in widths)
+    total = f"arena {plan['arena']:,} bytes for {one} at a time; without sharing {together:,}"
+    return "\n".join([f"{title}: {len(plan['calls'])} calls", line(head), rule, *map(line, rows), rule, total])
+
+
+def call_text(calls: list[str], number: int) -> str:
+    """After the last call comes whoever reads the logits."""
+    return f"{number:>2} {calls[number] if number < len(calls) else 'the caller'}"
 
 
 def about_run(path: Path) -> dict[str, Any]:

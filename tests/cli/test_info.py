@@ -1,0 +1,115 @@
+"""glassformer info --c and --plan: what the native engine makes of a model, for anyone to read."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.cli import main
+from glassformer.models import MLP, PatchAttention
+from glassformer.native.layers import plan_for
+from glassformer.native.plan import place
+from glassformer.native.write import LANES, source_of
+from glassformer.train.presets import preset
+from glassformer.train.recipe import Engine, Recipe, Training
+from glassformer.train.run_folder import RunFolder
+
+
+@pytest.fixture
+def info(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """`glassformer info ...` in this process: its exit status, what it printed, what it complained about."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["glassformer", "info", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capsys.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return run
+
+
+def test_the_c_of_a_preset_is_printed_as_it_is_compiled(info: Any) -> None:
+    code, out, _ = info("attention-pool", "--c")
+    assert (code, out) == (0, source_of(preset("attention-pool").model, 1))
+
+
+def test_the_c_of_a_run_has_the_samples_of_its_batch(info: Any, tmp_path: Path) -> None:
+    """An MLP takes up to sixteen at once; a run that trains by fives takes five."""
+    model = MLP(hidden=(8,))
+    RunFolder(tmp_path).create(Recipe(model=model, training=Training(batch=5)))
+    assert info(str(tmp_path), "--c")[1] == source_of(model, 5)
+    assert info(str(tmp_path), "--c", "--batch", "3")[1] == source_of(model, 3)
+    assert info("mlp", "--c", "--set", "hidden=[8]")[1] == source_of(model, 16)
+
+
+def test_the_c_of_a_run_without_rewrites_is_without(info: Any, tmp_path: Path) -> None:
+    RunFolder(tmp_path).create(Recipe(model=PatchAttention(width=8), engine=Engine(rewrites=False)))
+    plain = source_of(PatchAttention(width=8), 1, rewrites=False)
+    assert info(str(tmp_path), "--c")[1] == plain != source_of(PatchAttention(width=8), 1)
+    calls = json.loads(info(str(tmp_path), "--plan", "--json")[1])["forward_only"]["calls"]
+    assert calls.index("mean_pool_forward") == len(calls) - 2  # only the head comes after it
+
+
+def test_c_as_json(info: Any) -> None:
+    answer = json.loads(info("patch_attention", "--c", "--set", "width=8", "--json")[1])
+    assert answer["source"] == source_of(PatchAttention(width=8), 1)
+    assert answer["samples"] == 1
+    assert "training" not in answer
+
+
+def test_the_plan_shows_every_buffer_and_the_arena(info: Any) -> None:
+    plan = plan_for(preset("attention-pool").model, 1)
+    arena = 4 * place(plan, LANES)
+    code, out, _ = info("attention-pool", "--plan")
+    training, forward_only = out.split("\n\n")
+    assert code == 0
+    assert f"arena {arena:,} bytes for 1 sample at a time" in training
+    assert [line.split()[0] for line in training.splitlines()[3:-2]] == [buffer.name for buffer in plan.buffers]
+    row = next(line.split() for line in training.splitlines() if line.startswith("attn.pattern"))
+    assert row[:3] == ["attn.pattern", "1x1x49x64", "12,544"]
+    assert row[4:] == ["8", "attention_forward", "22", "attention_backward"]
+    assert "backward" not in forward_only.replace("attn.turned", "")
+    assert "the caller" in next(line for line in forward_only.splitlines() if line.startswith("logits"))
+
+
+def test_plan_as_json(info: Any) -> None:
+    answer = json.loads(info("vit-pico", "--plan", "--json")[1])
+    training, forward_only = answer["training"], answer["forward_only"]
+    assert forward_only["calls"] == training["calls"][: len(forward_only["calls"])]
+    assert forward_only["arena"] < training["arena"]
+    for plan in (training, forward_only):
+        for buffer in plan["buffers"]:
+            assert buffer["offset"] + buffer["bytes"] <= plan["arena"]
+            assert 0 <= buffer["from"] <= buffer["to"] <= len(plan["calls"])
+        for one in plan["buffers"]:  # alive together: apart in space
+            for other in plan["buffers"]:
+                if one is not other and one["from"] <= other["to"] and other["from"] <= one["to"]:
+                    ends = one["offset"] + one["bytes"], other["offset"] + other["bytes"]
+                    assert ends[0] <= other["offset"] or ends[1] <= one["offset"]
+
+
+@pytest.mark.parametrize("option", ["--c", "--plan"])
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("vit", "--set", "dropout=0.1"), 1, "glassformer: the native engine has no Dropout yet (blocks.0)"),
+        (("vti",), 1, "is called 'vti' (did you mean 'vit'?)"),
+        (("vit", "--set", "widht=3"), 1, "ViT has no setting 'widht' (did you mean 'width'?)"),
+        ((), 2, "--c and --plan are about a model"),
+    ],
+)
+def test_what_cannot_be_shown_is_explained(
+    info: Any, option: str, arguments: tuple[str, ...], status: int, message: str
+) -> None:
+    code, out, err = info(*arguments, option)
+    assert (code, out) == (status, "")
+    assert message in err
+
+
+def test_a_folder_that_is_no_run(info: Any, tmp_path: Path) -> None:
+    code, _, err = info(str(tmp_path), "--c")
+    assert code == 1
+    assert "not a run folder, it has no recipe.toml" in err
