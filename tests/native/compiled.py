@@ -25,12 +25,17 @@ VARIANTS = {
     "scalar": (build.processor_flag(), "-O2", "-DGF_SCALAR"),  # -O3 takes six times as long to compile
     "avx2": ("-mavx2", "-mfma"),
     "plain": (),  # on x86: SSE, four lanes
+    "clang": (build.processor_flag(), "-O2"),
 }
 
 
 def c_compiler() -> str:
     found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     return found or pytest.skip("no C compiler")
+
+
+def compiler_of(variant: str) -> str:
+    return shutil.which("clang") or pytest.skip("no clang") if variant == "clang" else c_compiler()
 
 
 def skip_what_cannot_run(variant: str) -> None:
@@ -87,10 +92,17 @@ def library_source(instances: Iterable[Instance]) -> str:
     return "\n".join([*(f'#include "{name}"' for name in headers), MORE, *unique.values()])
 
 
-def compile_library(source: str, flags: tuple[str, ...], folder: Path) -> ctypes.CDLL:
+def compile_library(source: str, variant: str, folder: Path) -> ctypes.CDLL:
     program, library = folder / "kernels.c", folder / "kernels.so"
     program.write_text(source)
-    command = [c_compiler(), *build.FLAGS, *flags, *build.SHARED, f"-I{build.kernels()}", str(program)]
+    command = [
+        compiler_of(variant),
+        *build.FLAGS,
+        *VARIANTS[variant],
+        *build.SHARED,
+        f"-I{build.kernels()}",
+        str(program),
+    ]
     done = subprocess.run([*command, "-o", str(library), *build.LIBRARIES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return ctypes.CDLL(str(library))
