@@ -71,8 +71,8 @@ def order(count: int = COUNT) -> list[np.ndarray]:
     return [np.random.default_rng(3).permutation(count).astype(np.int32)]
 
 
-def gradient_of(recipe: Recipe, step: int, epoch: int = 1) -> tuple[float, Any]:
-    engine = native(recipe)
+def gradient_of(recipe: Recipe, step: int, epoch: int = 1, count: int = COUNT) -> tuple[float, Any]:
+    engine = native(recipe, count)
     return engine.gradient(params_for(recipe.model), engine.batches(order(engine.count), epoch), step)
 
 
