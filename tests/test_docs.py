@@ -3,10 +3,15 @@
 import re
 import textwrap
 import traceback
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from typer.testing import CliRunner
+
+from glassformer.cli import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))])
@@ -20,20 +25,48 @@ DERIVATION = re.compile(r"\bdocs/derivations/[\w-]+\.md")
 
 
 class Block(NamedTuple):
-    words: list[str]  # after ```python: [], ["no-run"], or ["no-run", the file it quotes]
+    words: list[str]  # after ```python: [], ["no-run"], or ["no-run", the file it quotes], or the command, word by word
     code: str
     line: int  # of the first line of code in the page, counted from 1
 
 
-def python_blocks(page: Path) -> list[Block]:
+def blocks_in(page: Path, *languages: str) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     blocks = []
     for match in FENCED.finditer(text):
         language, *words = match["info"].split() or [""]
-        if language == "python":
+        if language in languages:
             line = text.count("\n", 0, match.start("code")) + 1
             blocks.append(Block(words=words, code=textwrap.dedent(match["code"]), line=line))
     return blocks
+
+
+def python_blocks(page: Path) -> list[Block]:
+    return blocks_in(page, "python")
+
+
+def quoting_blocks(page: Path) -> list[Block]:
+    return [block for block in blocks_in(page, "python", "c", "text") if len(block.words) > 1]
+
+
+@cache
+def printed_by(command: str) -> str:
+    result = CliRunner().invoke(app, command.split()[1:])
+    assert result.exit_code == 0, f"{command}: {result.output}"
+    return result.stdout
+
+
+def false_quotes(page: Path) -> Iterator[str]:
+    for block in quoting_blocks(page):
+        is_command = block.words[1] == "glassformer"
+        for quoted in [" ".join(block.words[1:])] if is_command else block.words[1:]:
+            text = printed_by(quoted) if is_command else (ROOT / quoted).read_text(encoding="utf-8")
+            source = iter([line.strip() for line in text.splitlines()])
+            for number, line in enumerate(block.code.splitlines(), start=block.line):
+                # the iterator moves on, so the lines have to stand there in this order
+                if line.strip() not in source:
+                    yield f"{page.name}:{number} quotes a line that {quoted} does not have: {line}"
+                    break
 
 
 def run_page(page: Path) -> None:
@@ -55,20 +88,21 @@ def of_root(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@pytest.fixture(scope="session")
+def cache_for_pages(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=of_root)
-def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
+def test_code_on_the_page_runs(page, cache_for_pages, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(cache_for_pages))  # compiled models
     run_page(page)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=of_root)
+@pytest.mark.parametrize("page", [page for page in PAGES if quoting_blocks(page)], ids=of_root)
 def test_quoted_lines_stand_in_the_source(page):
-    for block in python_blocks(page):
-        for quoted in block.words[1:]:
-            source = iter([line.strip() for line in (ROOT / quoted).read_text(encoding="utf-8").splitlines()])
-            for number, line in enumerate(block.code.splitlines(), start=block.line):
-                # the iterator moves on, so the lines have to stand there in this order
-                assert line.strip() in source, f"{of_root(page)}:{number} quotes a line that {quoted} does not have"
+    assert list(false_quotes(page)) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=of_root)
@@ -107,3 +141,19 @@ def test_a_broken_link_is_found(tmp_path):
         encoding="utf-8",
     )
     assert relative_links(page) == ["page.md#top", "gone.png", "lost.md"]
+
+
+@pytest.mark.parametrize(
+    ("block", "false"),
+    [
+        ("c no-run src/glassformer/native/c/relu.h\n#ifndef GF_RELU_H\n#endif\n", ""),
+        ("c no-run src/glassformer/native/c/relu.h\n#endif\n#ifndef GF_RELU_H\n", "#ifndef GF_RELU_H"),
+        ("c no-run glassformer info attention-pool --c\n    CLASSES = 10,\n    PARAMETERS = 3114,\n", ""),
+        ("c no-run glassformer info attention-pool --c\n    CLASSES = 11,\n", "CLASSES = 11,"),
+        ("c\nint not_a_quote;\n", ""),
+    ],
+)
+def test_a_false_quote_is_found(block, false, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"```{block}```\n", encoding="utf-8")
+    assert [quote.partition("does not have: ")[2] for quote in false_quotes(page)] == ([false] if false else [])
