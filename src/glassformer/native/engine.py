@@ -33,7 +33,8 @@ class Job(ctypes.Structure):
             (name, ctypes.c_int32)
             for name in ("count", "batch", "first", "last", "done", "threads", "optimiser", "patience")
         ),
-        *((name, ctypes.c_float) for name in ("smoothing", "momentum", "b1", "b2", "eps", "weight_decay", "clip")),
+        *((name, ctypes.c_float) for name in ("smoothing", "momentum", "eps", "weight_decay", "clip")),
+        *((name, ctypes.c_double) for name in ("b1", "b2")),
     )
 
 

@@ -167,6 +167,8 @@ def self_attention(plan: Plan, layer: layers.SelfAttention, name: str, x: Buffer
     heads = layer.multi_head
     B, T, _ = x.shape
     D = heads.width // heads.heads
+    if heads.scale is not None and heads.scale <= 0:
+        raise EngineError(f"the native engine has attention with a scale above 0 only ({name})")
     sizes = (B, T, T, heads.heads, D, D**-0.5 if heads.scale is None else heads.scale)
     q, k, v, z = (plan.buffer(f"{name}.{part}", *x.shape) for part in ("q", "k", "v", "z"))
     pattern = plan.buffer(f"{name}.pattern", B, heads.heads, T, f"PADDED({T})")

@@ -109,8 +109,8 @@ def instance(call: Call) -> str:
 
 def instance_name(call: Call) -> str:
     absent = "".join(f"_no{i}" for i, used in enumerate((*call.writes, *call.reads)) if used is None)
-    whole = "_".join(str(size).replace("-", "m") for size in call.sizes if isinstance(size, int))
-    return f"{call.kernel}_{whole}{absent}"
+    sizes = "_".join(number(size).removesuffix("f") for size in call.sizes)
+    return f"{call.kernel}_{sizes}{absent}".replace(".", "p").replace("-", "m").replace("(", "").replace(")", "")
 
 
 def forward(plan: Plan) -> str:

@@ -31,7 +31,8 @@ typedef struct {
     int32_t done;           /* updates before this call, which Adam counts */
     int32_t threads, optimiser;
     int32_t patience;       /* how often a thread that waits for the others looks before it lets somebody else run */
-    float smoothing, momentum, b1, b2, eps, weight_decay, clip;
+    float smoothing, momentum, eps, weight_decay, clip;
+    double b1, b2;
 } job;
 
 #define ROUND_UP(n) (((n) + 15) / 16 * 16)

@@ -17,14 +17,15 @@ INLINE void momentum(float *restrict p, float *restrict m, const float *restrict
     }
 }
 
-/* AdamW; Adam where weight_decay is 0.  step counts from 1. */
+/* AdamW; Adam where weight_decay is 0.  step counts from 1.  b1 and b2 in double: of 1 - 0.999 a float keeps four digits. */
 INLINE void adamw(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, int n, float lr,
-                  float b1, float b2, float eps, float weight_decay, int step)
+                  double b1, double b2, float eps, float weight_decay, int step)
 {
     const float unbias_m = (float)(1.0 / (1.0 - pow(b1, step))), unbias_v = (float)(1.0 / (1.0 - pow(b2, step)));
+    const float old_m = (float)b1, new_m = (float)(1.0 - b1), old_v = (float)b2, new_v = (float)(1.0 - b2);
     for (int i = 0; i < n; i++) {
-        m[i] = b1 * m[i] + (1.0f - b1) * g[i];
-        v[i] = b2 * v[i] + (1.0f - b2) * g[i] * g[i];
+        m[i] = old_m * m[i] + new_m * g[i];
+        v[i] = old_v * v[i] + new_v * g[i] * g[i];
         p[i] -= lr * (m[i] * unbias_m / (sqrtf(v[i] * unbias_v) + eps) + weight_decay * p[i]);
     }
 }
