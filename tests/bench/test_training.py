@@ -220,6 +220,13 @@ def test_the_share_of_the_peak() -> None:
     assert result().share == pytest.approx({"native-1": 0.5, "native": 0.625})
 
 
+def test_more_than_the_peak_is_explained() -> None:
+    more = dataclasses.replace(result(), multiply_adds=3 * 10**7)
+    assert more.share == pytest.approx({"native-1": 1.5, "native": 1.875})
+    assert training_notes([result(), more])[2].startswith("above 100 %: native leaves out products by exact rewrites")
+    assert not any("above 100 %" in note for note in training_notes([result()]))
+
+
 def test_the_tables() -> None:
     measured = [result(eager=4.5, fused=3.6, compiled=5.0)]
     assert training_table(measured) == [

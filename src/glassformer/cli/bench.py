@@ -123,6 +123,8 @@ def training_notes(results: list["Result"], *, peers: bool = True) -> list[str]:
             f"peak: {rates} billion floating-point operations a second, on one core and on all, in the same run"
         )
         notes.append("a step's operations: the matrix products of the model as it is written (docs/costs.md)")
+    if any(share > 1 for r in results for share in r.share.values()):
+        notes.append("above 100 %: native leaves out products by exact rewrites, and they are counted all the same")
     if first.best:
         notes.append("ours start from bytes, which they gather, scale and cut; PyTorch from patches cut beforehand")
     notes += missing(first, peers=peers)
