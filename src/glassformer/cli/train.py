@@ -18,7 +18,7 @@ def train(
     batch: Annotated[int | None, typer.Option("--batch", "-b", help="images in a step")] = None,
     lr: Annotated[float | None, typer.Option("--lr", "-l", help="learning rate")] = None,
     seed: Annotated[int | None, typer.Option("--seed", "-s", help="of weights and of the order of images")] = None,
-    seeds: Annotated[str, typer.Option(help="several seeds at once, 0-4 or 1,5,7: mean, spread and each")] = "",
+    seeds: Annotated[str, typer.Option(help="several seeds, 0-4 or 1,5,7: mean, spread and each")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="any setting: model.width=32")] = None,
     recipe: Annotated[Path | None, typer.Option(help="a recipe of your own, TOML")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,

@@ -14,7 +14,7 @@ def source_of(model: Model, samples: int, *, rewrites: bool = True) -> str:
     plan = plan_for(model, samples, rewrites=rewrites)
     arena = place(plan, LANES)
     parts = [
-        f"/* {describe(model)}: {samples} samples at a time. Generated; the kernels are in c/. */",
+        f"/* {describe(model)}: {samples} sample{'s' * (samples > 1)} at a time. Generated; the kernels are in c/. */",
         includes(plan),
         sizes(model, plan, arena),
         weights(plan),

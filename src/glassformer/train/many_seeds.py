@@ -12,6 +12,7 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset, digest
 from glassformer.errors import TrainingError
+from glassformer.train.engines import settled
 from glassformer.train.jax_engine import JaxEngine, State
 from glassformer.train.loop import InterruptedRunError, Listener, accuracy, after_epoch, rate_of, result, split
 from glassformer.train.not_finite import all_finite
@@ -26,7 +27,7 @@ def train_seeds(
     """Train all seeds side by side; each gets a run folder `path/seed-N`. Their results, in the order of the seeds."""
     train, validation = split(recipe, data)
     engine = JaxEngine(recipe, train, seeds)
-    recipes = [with_seed(recipe, seed) for seed in seeds]
+    recipes = [with_seed(settled(recipe, engine), seed) for seed in seeds]
     folders = [RunFolder(path / f"seed-{seed}") for seed in seeds]
     orders = [make_order(recipe.engine.rng, seed) for seed in seeds]
     state = engine.start(jax.tree.map(lambda *leaves: jnp.stack(leaves), *[o.init(recipe.model) for o in orders]))
