@@ -46,7 +46,15 @@ unfinished = 3
 '''
 COMMANDS = [
     *(("train",), ("eval",), ("predict",), ("attend",), ("info",), ("gradcheck",), ("data",), ("bench",)),
-    *(("bench", "gradients"), ("bench", "train"), ("data", "list"), ("data", "get"), ("data", "sheet")),
+    *(
+        ("bench", "gradients"),
+        ("bench", "train"),
+        ("bench", "latency"),
+        ("bench", "scaling"),
+        ("data", "list"),
+        ("data", "get"),
+        ("data", "sheet"),
+    ),
 ]
 RIGHT = BROKEN.replace(" / dy.shape[0]", "").replace("return dy, Params", "return dy * params.scale, Params")
 

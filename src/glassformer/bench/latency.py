@@ -18,7 +18,6 @@ from glassformer.bench import peers
 from glassformer.bench.measure import Turns
 from glassformer.bench.training import NATIVE, comparable, modes, native_engine, on_cpu, random_samples
 from glassformer.errors import EngineError
-from glassformer.native.engine import flattened
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 
@@ -100,17 +99,7 @@ class Contest:
 
 
 def native_answering(recipe: Recipe, params: Any) -> Answer:
-    """The shortest way into C: weights flat, buffers and their addresses ready; a fresh array comes out."""
-    engine = native_engine(recipe, random_samples(recipe, 1), threads=1)
-    weights, logits = flattened(params), np.empty(recipe.model.images.classes, np.float32)
-    predict, kept = engine.program.library.gf_predict, (logits, weights, engine.space)
-    to_logits, to_weights, to_space = (array.ctypes.data for array in kept)
-
-    def answer(image: np.ndarray, kept: Any = (engine, *kept)) -> np.ndarray:  # kept: C holds addresses only
-        predict(to_logits, to_weights, image.ctypes.data, to_space, 1)
-        return logits.copy()
-
-    return answer
+    return native_engine(recipe, random_samples(recipe, 1), threads=1).answering(params)
 
 
 def torch_contestants(recipe: Recipe, params: Any, mode: str, image: np.ndarray) -> dict[str, Callable[[], Any]]:
