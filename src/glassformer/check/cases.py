@@ -4,6 +4,7 @@ from glassformer.check.draw import Case
 from glassformer.layers import (
     GELU,
     Attention,
+    CausalSelfAttention,
     Chain,
     ClassToken,
     Dropout,
@@ -66,6 +67,8 @@ LAYERS = [
     Case("multi-head attention (no biases, no w_o)", MultiHeadAttention(6, heads=2, bias=False, output=False)),
     Case("self-attention", HEADS),
     Case("self-attention (mask)", HEADS, given=("mask",)),
+    Case("causal self-attention", CausalSelfAttention(HEADS.multi_head)),
+    Case("causal self-attention (mask)", CausalSelfAttention(HEADS.multi_head), given=("mask",)),
     Case("feed-forward", FEED),
     Case("feed-forward (relu, no bias)", FeedForward(6, 7, ReLU(), bias=False)),
     Case("pre-norm block", PreNormBlock(NORM, HEADS, FEED)),

@@ -4,6 +4,7 @@ Nothing here knows of models, data, training or files; a layer may use other lay
 """
 
 from glassformer.layers.attention import Attention
+from glassformer.layers.causal_self_attention import CausalSelfAttention
 from glassformer.layers.chain import Chain
 from glassformer.layers.class_token import ClassToken
 from glassformer.layers.contract import Layer, as_jax
@@ -34,6 +35,7 @@ from glassformer.layers.tanh import Tanh
 __all__ = [
     "GELU",
     "Attention",
+    "CausalSelfAttention",
     "Chain",
     "ClassToken",
     "Dropout",

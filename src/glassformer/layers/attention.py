@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from glassformer.errors import expect
+from glassformer.layers import masks
 from glassformer.layers.softmax import softmax, softmax_backward
 from glassformer.names import tag
 from glassformer.shapes import Array, Bool, Float, Key, Static
@@ -51,11 +52,11 @@ class Attention:
         products = by_head(q) @ transposed(by_head(k))
         scores = split_heads(products * self.scale_for(q), of=q)
         if x.bias is not None:
-            expect("attention", "number of axes of the bias", x.bias.ndim, 4, "(B, H, T, S), with 1 where it is shared")
+            expect("attention", "number of axes of the bias", x.bias.ndim, 4, masks.AXES)
             scores = scores + tag("bias", x.bias)
         scores = tag("scores", scores)
         if mask is not None:
-            expect("attention", "number of axes of the mask", mask.ndim, 4, "(B, H, T, S), with 1 where it is shared")
+            masks.check("attention", mask, scores)
             scores = jnp.where(mask, scores, -jnp.inf)
         # of a row that is -inf everywhere: zeros, not NaN
         pattern = tag("pattern", split_heads(softmax(join_heads(scores)), of=q))

@@ -11,7 +11,7 @@ import jax
 
 from glassformer.layers.contract import Layer, keywords_for, split_or_none
 from glassformer.names import scope
-from glassformer.shapes import Key
+from glassformer.shapes import Array, Bool, Key
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,18 @@ class Chain:
         keys = jax.random.split(key, len(self.parts))
         return tuple(part.init(part_key) for part, part_key in zip(self.parts, keys, strict=True))
 
-    def forward(self, params: tuple[Any, ...], x: Any, *, key: Key | None = None) -> tuple[Any, tuple[Any, ...]]:
+    def forward(
+        self,
+        params: tuple[Any, ...],
+        x: Any,
+        *,
+        mask: Bool[Array, "#B #H #T #T"] | None = None,  # for the parts that take one
+        key: Key | None = None,
+    ) -> tuple[Any, tuple[Any, ...]]:
         caches = []
         for i, (part, part_key) in enumerate(zip(self.parts, split_or_none(key, len(self.parts)), strict=True)):
             with scope(i):
-                x, cache = part.forward(params[i], x, **keywords_for(part, key=part_key))
+                x, cache = part.forward(params[i], x, **keywords_for(part, mask=mask, key=part_key))
             caches.append(cache)
         return x, tuple(caches)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from glassformer.layers.contract import Layer, keywords_for
 from glassformer.names import scope, tag
-from glassformer.shapes import Array, Float, Key
+from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Params(NamedTuple):
@@ -28,10 +28,15 @@ class Residual:
         return Params(inner=self.inner.init(key))
 
     def forward(
-        self, params: Params, x: Float[Array, "*B"], *, key: Key | None = None
+        self,
+        params: Params,
+        x: Float[Array, "*B"],
+        *,
+        mask: Bool[Array, "#B #H #T #T"] | None = None,
+        key: Key | None = None,
     ) -> tuple[Float[Array, "*B"], Cache]:
         with scope("inner"):
-            change, inner = self.inner.forward(params.inner, x, **keywords_for(self.inner, key=key))
+            change, inner = self.inner.forward(params.inner, x, **keywords_for(self.inner, mask=mask, key=key))
         y = tag("y", x + change)
         return y, Cache(inner=inner)
 

@@ -1,0 +1,22 @@
+"""Causal self-attention: a sequence looks at itself, each token at itself and at what came before.
+
+forward    y = self_attention(x), where token t sees the tokens 0 … t and, of those, what the mask allows
+backward   that of self_attention.py: a mask has no gradient
+
+As in GPT: put it into a block, and the block is a language model's. A mask is only needed for padding.
+"""
+
+from dataclasses import dataclass
+
+from glassformer.layers.masks import causal, combined
+from glassformer.layers.multi_head import Cache, Params
+from glassformer.layers.self_attention import SelfAttention
+from glassformer.shapes import Array, Bool, Float
+
+
+@dataclass(frozen=True)
+class CausalSelfAttention(SelfAttention):
+    def forward(
+        self, params: Params, x: Float[Array, "B T C"], *, mask: Bool[Array, "#B #H #T #T"] | None = None
+    ) -> tuple[Float[Array, "B T C"], Cache]:
+        return super().forward(params, x, mask=combined(causal(x.shape[1]), mask))
