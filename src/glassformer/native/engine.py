@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from glassformer.data.dataset import Samples
-from glassformer.errors import EngineError
+from glassformer.errors import EngineError, ShapeError
 from glassformer.models import MLP, Model
 from glassformer.native import build
 from glassformer.native.layers import plan_for
@@ -140,9 +140,13 @@ class NativeEngine:
         weights, logits = flattened(params), np.empty(self.recipe.model.images.classes, np.float32)
         predict, kept = self.program.library.gf_predict, (logits, weights, self.space)
         to_logits, to_weights, to_space = map(address, kept)
+        count = self.recipe.model.images.pixels
 
         def answer(image: np.ndarray, kept: Any = (self, *kept)) -> np.ndarray:  # kept: C holds addresses only
-            predict(to_logits, to_weights, image.ctypes.data, to_space, 1)
+            pixels = np.ascontiguousarray(image, np.uint8)
+            if pixels.size != count:
+                raise ShapeError(f"an image of {pixels.size} values came, expected {count}")
+            predict(to_logits, to_weights, pixels.ctypes.data, to_space, 1)
             return logits.copy()
 
         return answer

@@ -149,10 +149,10 @@ def corners_of(key: Any, count: int, most: int) -> Any:
     return jax.random.randint(key, (count, 2), 0, 2 * most + 1)
 
 
+@partial(jax.jit, static_argnums=(1, 2, 3))
 def shifts_of(key: Any, steps: int, batch: int, most: int) -> Any:
     """All corners of an epoch, (steps, batch, 2), for an engine that draws none itself."""
-    draw = jax.vmap(lambda i: corners_of(keys_of_step(key, i)[0], batch, most))
-    return jax.jit(draw)(jnp.arange(steps))
+    return jax.vmap(lambda i: corners_of(keys_of_step(key, i)[0], batch, most))(jnp.arange(steps))
 
 
 def shifted(key: Any, images: Any, most: int) -> Any:
