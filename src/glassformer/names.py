@@ -53,6 +53,11 @@ def visiting(visitor: Visitor) -> Iterator[None]:
         _path.reset(path_token)
 
 
+def is_visited() -> bool:
+    """Whether anyone is looking. For loops that compile their body once, and must hand out its values stacked."""
+    return _visitor.get() is not None
+
+
 def recording(into: dict[str, Any]) -> Visitor:
     """A visitor that writes every tagged value into `into` and changes nothing."""
 

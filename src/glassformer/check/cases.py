@@ -3,6 +3,9 @@
 from glassformer.check.draw import Case
 from glassformer.layers import (
     GELU,
+    GRU,
+    LSTM,
+    RNN,
     Attention,
     CausalSelfAttention,
     Chain,
@@ -80,6 +83,12 @@ LAYERS = [
     Case("first token", FirstToken()),
     Case("chain", Chain((Linear(5, 3), Dropout(0.2), Tanh(), Linear(3, 7))), shape=(2, 5), given=("key",)),
     Case("residual", Residual(Chain((Linear(5, 5), Tanh()))), shape=(2, 3, 5)),
+    Case("rnn", RNN(5, 3)),
+    Case("rnn (no bias)", RNN(5, 3, bias=False)),
+    Case("lstm", LSTM(5, 3)),
+    Case("lstm (no bias)", LSTM(5, 3, bias=False)),
+    Case("gru", GRU(5, 4)),
+    Case("gru (no bias)", GRU(5, 4, bias=False)),
 ]
 
 LOSSES = [

@@ -14,8 +14,10 @@ from glassformer.layers.feed_forward import FeedForward
 from glassformer.layers.first_token import FirstToken
 from glassformer.layers.gelu import GELU
 from glassformer.layers.gelu_tanh import GELUTanh
+from glassformer.layers.gru import GRU
 from glassformer.layers.layer_norm import LayerNorm
 from glassformer.layers.linear import Linear
+from glassformer.layers.lstm import LSTM
 from glassformer.layers.mean_pool import MeanPool
 from glassformer.layers.multi_head import MultiHeadAttention
 from glassformer.layers.patches import Patches
@@ -25,6 +27,7 @@ from glassformer.layers.pre_norm_block import PreNormBlock
 from glassformer.layers.relu import ReLU
 from glassformer.layers.residual import Residual
 from glassformer.layers.rms_norm import RMSNorm
+from glassformer.layers.rnn import RNN
 from glassformer.layers.self_attention import SelfAttention
 from glassformer.layers.sigmoid import Sigmoid
 from glassformer.layers.silu import SiLU
@@ -34,6 +37,9 @@ from glassformer.layers.tanh import Tanh
 
 __all__ = [
     "GELU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "Attention",
     "CausalSelfAttention",
     "Chain",

@@ -1,0 +1,109 @@
+"""LSTM: a recurrent layer with a memory cell that gates open and close. The result is the state after each token.
+
+forward    pre = x @ w_x + b_x + h_before @ w_h + b_h, for four gates side by side               for t = 0, 1, …
+           i = sigmoid(pre_i)      f = sigmoid(pre_f)      g = tanh(pre_g)      o = sigmoid(pre_o)
+           c = f * c_before + i * g                        h = o * tanh(c)
+backward   dh = dy + dh_later      do = dh * tanh(c)       dc = dh * o * (1 - tanh(c)^2) + dc_later     for t = …, 1, 0
+           di = dc * g             df = dc * c_before      dg = dc * i
+           dpre: each of these times the slope of its gate, i (1 - i), f (1 - f), 1 - g^2, o (1 - o)
+           dc_later = dc * f       dh_later = dpre @ w_h^T, both handed to the time before
+           dx = dpre @ w_x^T       dw_x = x^T @ dpre       dw_h = h_before^T @ dpre       db_x = db_h = sum of dpre
+
+Along the cell the gradient is only ever multiplied by f: where that gate is open, it comes back from far unharmed.
+The first h_before and c_before are 0. As torch.nn.LSTM, both biases included, so that its weights fit.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.errors import at_least, expect
+from glassformer.layers.gates import joined, project_gates, project_gates_backward, uniform
+from glassformer.layers.over_time import one_earlier, over_time
+from glassformer.names import tag
+from glassformer.shapes import Array, Float, Key
+
+
+class Params(NamedTuple):
+    w_x: Float[Array, "I 4 O"]  # the gates i, f, g, o
+    w_h: Float[Array, "O 4 O"]
+    b_x: Float[Array, "4 O"] | None
+    b_h: Float[Array, "4 O"] | None
+
+
+class Cache(NamedTuple):
+    x: Float[Array, "B T I"]
+    i: Float[Array, "B T O"]  # input gate: how much of g is written
+    f: Float[Array, "B T O"]  # forget gate: how much of the cell stays
+    g: Float[Array, "B T O"]  # what would be written
+    o: Float[Array, "B T O"]  # output gate: how much of the cell is shown
+    c: Float[Array, "B T O"]  # the cell after each token
+    h: Float[Array, "B T O"]  # the state after each token
+
+
+@dataclass(frozen=True)
+class LSTM:
+    inputs: int  # I
+    outputs: int  # O
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        at_least("lstm", 1, inputs=self.inputs, outputs=self.outputs)
+
+    def init(self, key: Key) -> Params:
+        key_x, key_h, key_bx, key_bh = jax.random.split(key, 4)
+        return Params(
+            w_x=uniform(key_x, self.inputs, 4, self.outputs, width=self.outputs),
+            w_h=uniform(key_h, self.outputs, 4, self.outputs, width=self.outputs),
+            b_x=uniform(key_bx, 4, self.outputs, width=self.outputs) if self.bias else None,
+            b_h=uniform(key_bh, 4, self.outputs, width=self.outputs) if self.bias else None,
+        )
+
+    def forward(self, params: Params, x: Float[Array, "B T I"]) -> tuple[Float[Array, "B T O"], Cache]:
+        expect("lstm", "width of the input", x.shape[-1], self.inputs)
+        x = tag("x", x)
+        from_x = project_gates(x, params.w_x, params.b_x)  # of all times at once: it does not depend on the state
+
+        def step(before, from_x):
+            h_before, c_before = before
+            pre = tag("pre", from_x + project_gates(h_before, params.w_h, params.b_h))
+            i = tag("i", jax.nn.sigmoid(pre[:, 0]))
+            f = tag("f", jax.nn.sigmoid(pre[:, 1]))
+            g = tag("g", jnp.tanh(pre[:, 2]))
+            o = tag("o", jax.nn.sigmoid(pre[:, 3]))
+            c = tag("c", f * c_before + i * g)
+            h = tag("h", o * jnp.tanh(c))
+            return (h, c), {"i": i, "f": f, "g": g, "o": o, "c": c, "h": h}
+
+        empty = jnp.zeros_like(from_x[:, 0, 0])
+        seen = over_time(step, (empty, empty), from_x)
+        cache = Cache(x=x, i=seen["i"], f=seen["f"], g=seen["g"], o=seen["o"], c=seen["c"], h=seen["h"])
+        return cache.h, cache
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T O"]) -> tuple[Float[Array, "B T I"], Params]:
+        def step(later, now):
+            dh_later, dc_later = later
+            dy, i, f, g, o, c, c_before = now
+            dh = tag("dh", dy + dh_later)
+            # h = o * tanh(c)
+            tanh_c = jnp.tanh(c)
+            do = tag("do", dh * tanh_c)
+            dc = tag("dc", dh * o * (1 - tanh_c * tanh_c) + dc_later)
+            # c = f * c_before + i * g
+            di, df, dg = tag("di", dc * g), tag("df", dc * c_before), tag("dg", dc * i)
+            # i, f, o = sigmoid(pre);  g = tanh(pre)
+            dpre = jnp.stack([di * i * (1 - i), df * f * (1 - f), dg * (1 - g * g), do * o * (1 - o)], axis=1)
+            dpre = tag("dpre", dpre)
+            # pre = from_x + h_before @ w_h + b_h
+            dh_before = joined(dpre) @ joined(params.w_h).T
+            return (dh_before, dc * f), {"dpre": dpre}
+
+        nothing = jnp.zeros_like(dy[:, 0])
+        seen = (dy, cache.i, cache.f, cache.g, cache.o, cache.c, one_earlier(cache.c))
+        dpre = over_time(step, (nothing, nothing), seen, reverse=True)["dpre"]
+        _, dw_h, db_h = project_gates_backward(one_earlier(cache.h), params.w_h, params.b_h, dpre)
+        # from_x = x @ w_x + b_x
+        dx, dw_x, db_x = project_gates_backward(cache.x, params.w_x, params.b_x, dpre)
+        return tag("dx", dx), Params(w_x=dw_x, w_h=dw_h, b_x=db_x, b_h=db_h)
