@@ -9,16 +9,17 @@ from glassformer.layers import (
     Attention,
     CausalSelfAttention,
     Chain,
+    FeedForward,
+    LayerNorm,
     Linear,
     MultiHeadAttention,
+    PostNormBlock,
     PreNormBlock,
     Residual,
     SelfAttention,
     attention,
     masks,
 )
-from glassformer.layers.feed_forward import FeedForward
-from glassformer.layers.layer_norm import LayerNorm
 
 KEY = jax.random.key(0)
 HEADS = MultiHeadAttention(6, heads=3)
@@ -76,12 +77,19 @@ def test_causal_self_attention_is_self_attention_with_both_masks() -> None:
     assert not jnp.triu(cache.pattern, 1).any()
 
 
-def test_chains_residuals_and_blocks_pass_a_mask_on() -> None:
-    attn, x = SelfAttention(HEADS), jax.random.normal(KEY, (2, 5, 6))
-    block = PreNormBlock(LayerNorm(6), attn, FeedForward(6, 7))
-    for layer in (Residual(attn), Chain((Linear(6, 6), Residual(Chain((attn,))))), block):
-        params = layer.init(KEY)
-        before, _ = layer.forward(params, x, mask=masks.causal(5))
-        after, _ = layer.forward(params, x.at[:, 3:].set(9.0), mask=masks.causal(5))
-        assert jnp.array_equal(before[:, :3], after[:, :3])
-        assert not jnp.allclose(before[:, :3], layer.forward(params, x)[0][:, :3])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Residual(SelfAttention(HEADS)),
+        Chain((Linear(6, 6), Residual(Chain((SelfAttention(HEADS),))))),
+        PreNormBlock(LayerNorm(6), SelfAttention(HEADS), FeedForward(6, 7)),
+        PostNormBlock(LayerNorm(6), SelfAttention(HEADS), FeedForward(6, 7)),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_a_mask_is_passed_on(layer) -> None:
+    params, x = layer.init(KEY), jax.random.normal(KEY, (2, 5, 6))
+    before, _ = layer.forward(params, x, mask=masks.causal(5))
+    after, _ = layer.forward(params, x.at[:, 3:].set(9.0), mask=masks.causal(5))
+    assert jnp.array_equal(before[:, :3], after[:, :3])
+    assert not jnp.allclose(before[:, :3], layer.forward(params, x)[0][:, :3])

@@ -1,5 +1,7 @@
 """An example of every layer, loss and model: odd sizes, no two axes alike, optional parts both present and absent."""
 
+from dataclasses import replace
+
 from glassformer.check.draw import Case
 from glassformer.layers import (
     GELU,
@@ -14,7 +16,9 @@ from glassformer.layers import (
     Embedding,
     FeedForward,
     FirstToken,
+    GatedFeedForward,
     GELUTanh,
+    GroupedQueryAttention,
     LayerNorm,
     Linear,
     MeanPool,
@@ -23,22 +27,40 @@ from glassformer.layers import (
     Positions,
     PostNormBlock,
     PreNormBlock,
+    RelativeBias,
     ReLU,
     Residual,
     RMSNorm,
+    Rotary,
     SelfAttention,
     Sigmoid,
     SiLU,
     Softmax,
     Standardise,
     Tanh,
+    TiedHead,
 )
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
 from glassformer.losses import CrossEntropy, LabelSmoothing
-from glassformer.models import MLP, Images, PatchAttention, ViT
+from glassformer.models import (
+    BERT,
+    GPT,
+    MLP,
+    BERTFor,
+    ClassHead,
+    Images,
+    MaskedHead,
+    PatchAttention,
+    SpanHead,
+    TagHead,
+    Text,
+    ViT,
+)
 
 NORM, HEADS, FEED = LayerNorm(6), SelfAttention(MultiHeadAttention(6, heads=3)), FeedForward(6, 7)
 PICTURES = Images(shape=(8, 12, 3), classes=5, mean=0.2, std=0.7)
+WORDS = Text(vocabulary=11, context=9)
+READER = BERT(WORDS, segments=13, width=6, hidden=7, heads=3, depth=1, eps=1e-5)
 
 LAYERS = [
     Case("standardise", Standardise(mean=0.2, std=0.7), spread=100.0),
@@ -52,6 +74,10 @@ LAYERS = [
     Case("positions (Xavier)", Positions(5, 6, Xavier()), shape=(2, 5, 6)),
     Case("positions (sinusoidal, shorter sequence)", Positions(7, 6, Sinusoidal()), shape=(2, 5, 6)),
     Case("positions (grid, fixed)", Positions(7, 4, GridSinusoidal(2, 3), trained=False), shape=(2, 7, 4)),
+    Case("rotary positions", Rotary(), shape=(2, 5, 3, 6)),
+    Case("rotary positions (offset)", Rotary(base=50.0), shape=(2, 5, 3, 6), given=("offset",)),
+    Case("relative bias", RelativeBias(heads=3, buckets=8, reach=20)),
+    Case("relative bias (one-way)", RelativeBias(heads=3, buckets=7, reach=20, bidirectional=False)),
     Case("relu", ReLU()),
     Case("gelu", GELU()),
     Case("gelu (tanh)", GELUTanh()),
@@ -68,12 +94,24 @@ LAYERS = [
     Case("multi-head attention", MultiHeadAttention(6, heads=2)),
     Case("multi-head attention (mask, bias)", MultiHeadAttention(6, heads=3), given=("mask", "bias")),
     Case("multi-head attention (no biases, no w_o)", MultiHeadAttention(6, heads=2, bias=False, output=False)),
+    Case("multi-head attention (head width)", MultiHeadAttention(7, heads=3, bias=False, head_width=4, scale=1.0)),
+    Case("grouped-query attention", GroupedQueryAttention(12, heads=6, key_heads=3)),
+    Case(
+        "grouped-query attention (biases, rotary, mask, bias)",
+        GroupedQueryAttention(12, heads=6, key_heads=2, bias=True, rotary=Rotary()),
+        given=("mask", "bias"),
+    ),
     Case("self-attention", HEADS),
     Case("self-attention (mask)", HEADS, given=("mask",)),
+    Case("self-attention (multi-query)", SelfAttention(GroupedQueryAttention(6, heads=3, key_heads=1))),
     Case("causal self-attention", CausalSelfAttention(HEADS.multi_head)),
     Case("causal self-attention (mask)", CausalSelfAttention(HEADS.multi_head), given=("mask",)),
     Case("feed-forward", FEED),
     Case("feed-forward (relu, no bias)", FeedForward(6, 7, ReLU(), bias=False)),
+    Case("gated feed-forward", GatedFeedForward(6, 7)),
+    Case("gated feed-forward (gelu, biases)", GatedFeedForward(6, 7, GELUTanh(), bias=True)),
+    Case("tied head", TiedHead(vocabulary=11, scale=0.3)),
+    Case("tied head (bias)", TiedHead(vocabulary=11, bias=True)),
     Case("pre-norm block", PreNormBlock(NORM, HEADS, FEED)),
     Case("pre-norm block (mask, dropout)", PreNormBlock(NORM, HEADS, FEED, Dropout(0.2)), given=("mask", "key")),
     Case("pre-norm block (rms norm)", PreNormBlock(RMSNorm(6), HEADS, FEED)),
@@ -109,6 +147,22 @@ MODELS = [
         given=("key",),
         spread=200.0,
     ),
+    Case("gpt", GPT(WORDS, width=6, hidden=7, heads=3, depth=2)),
+    Case(
+        "gpt (rotary, own head, padding, dropout)",
+        GPT(WORDS, width=12, hidden=7, heads=3, depth=1, rotary=Rotary(), tied=False, dropout=0.2),
+        given=("keep", "key"),
+    ),
+    Case("bert", BERT(WORDS, segments=13, width=6, hidden=7, heads=3, depth=2)),
+    Case("bert (segments, padding, dropout)", replace(READER, dropout=0.2), given=("segments", "keep", "key")),
+    Case("class head", ClassHead(6, classes=5, dropout=0.2), given=("key",)),
+    Case("tag head", TagHead(6, classes=5, dropout=0.2), given=("key",)),
+    Case("span head", SpanHead(6)),
+    Case("masked head", MaskedHead(6, vocabulary=11), given=("emb",)),
+    Case("masked head (own table)", MaskedHead(6, vocabulary=11, tied=False)),
+    Case("bert for classes", BERTFor(READER, ClassHead(6, classes=5)), given=("segments", "keep")),
+    Case("bert for spans", BERTFor(READER, SpanHead(6)), given=("segments", "keep")),
+    Case("bert for masked tokens", BERTFor(READER, MaskedHead(6, vocabulary=11)), given=("keep",)),
 ]
 
 CASES = {case.name: case for case in (*LAYERS, *LOSSES, *MODELS)}

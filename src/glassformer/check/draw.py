@@ -21,7 +21,7 @@ from glassformer.layers.contract import Layer, keywords
 from glassformer.shapes import Key
 
 FREE_SIZES = (2, 3, 5, 7, 11, 13, 17, 19)
-SETTINGS = {"width": "C", "heads": "H"}
+SETTINGS = {"width": "C", "heads": "H", "vocabulary": "V"}
 COUNTS = ("V", "K")  # axes that integers count along: symbols and labels
 
 

@@ -12,8 +12,10 @@ from glassformer.layers.dropout import Dropout
 from glassformer.layers.embedding import Embedding
 from glassformer.layers.feed_forward import FeedForward
 from glassformer.layers.first_token import FirstToken
+from glassformer.layers.gated_feed_forward import GatedFeedForward
 from glassformer.layers.gelu import GELU
 from glassformer.layers.gelu_tanh import GELUTanh
+from glassformer.layers.grouped_query import GroupedQueryAttention
 from glassformer.layers.gru import GRU
 from glassformer.layers.layer_norm import LayerNorm
 from glassformer.layers.linear import Linear
@@ -24,16 +26,19 @@ from glassformer.layers.patches import Patches
 from glassformer.layers.positions import Positions
 from glassformer.layers.post_norm_block import PostNormBlock
 from glassformer.layers.pre_norm_block import PreNormBlock
+from glassformer.layers.relative_bias import RelativeBias
 from glassformer.layers.relu import ReLU
 from glassformer.layers.residual import Residual
 from glassformer.layers.rms_norm import RMSNorm
 from glassformer.layers.rnn import RNN
+from glassformer.layers.rotary import Rotary
 from glassformer.layers.self_attention import SelfAttention
 from glassformer.layers.sigmoid import Sigmoid
 from glassformer.layers.silu import SiLU
 from glassformer.layers.softmax import Softmax
 from glassformer.layers.standardise import Standardise
 from glassformer.layers.tanh import Tanh
+from glassformer.layers.tied_head import TiedHead
 
 __all__ = [
     "GELU",
@@ -49,6 +54,8 @@ __all__ = [
     "FeedForward",
     "FirstToken",
     "GELUTanh",
+    "GatedFeedForward",
+    "GroupedQueryAttention",
     "Layer",
     "LayerNorm",
     "Linear",
@@ -60,12 +67,15 @@ __all__ = [
     "PreNormBlock",
     "RMSNorm",
     "ReLU",
+    "RelativeBias",
     "Residual",
+    "Rotary",
     "SelfAttention",
     "SiLU",
     "Sigmoid",
     "Softmax",
     "Standardise",
     "Tanh",
+    "TiedHead",
     "as_jax",
 ]

@@ -9,8 +9,7 @@ As in GPT: put it into a block, and the block is a language model's. A mask is o
 from dataclasses import dataclass
 
 from glassformer.layers.masks import causal, combined
-from glassformer.layers.multi_head import Cache, Params
-from glassformer.layers.self_attention import SelfAttention
+from glassformer.layers.self_attention import Cache, Params, SelfAttention
 from glassformer.shapes import Array, Bool, Float
 
 

@@ -1,11 +1,12 @@
 """Multi-head attention: project into H heads, let each attend by itself, join them and project back.
 
 forward    q = query @ w_q + b_q      k = memory @ w_k + b_k      v = memory @ w_v + b_v
-           split the width C into H heads of D = C / H; attend in each; joined = the heads' z side by side
+           split each into H heads of D = C / H; attend in each; joined = the heads' z side by side
            y = joined @ w_o + b_o
 backward   the same lines from the bottom; memory went into k and into v, so its gradient is the sum of both
 
 Query and memory are the same tokens in self-attention (self_attention.py) and two sequences in cross-attention.
+Rotary positions and key heads that several query heads share: grouped_query.py.
 Derived in docs/derivations/multi_head.md.
 """
 
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from glassformer.errors import ShapeError, at_least, expect
+from glassformer.errors import SettingError, ShapeError, at_least, expect
 from glassformer.layers import attention
 from glassformer.layers.linear import project, project_backward, xavier
 from glassformer.names import tag
@@ -23,13 +24,13 @@ from glassformer.shapes import Array, Bool, Float, Key, Static
 
 
 class Params(NamedTuple):
-    w_q: Float[Array, "C C"]
-    w_k: Float[Array, "C C"]
-    w_v: Float[Array, "C C"]
-    w_o: Float[Array, "C C"] | None
-    b_q: Float[Array, "C"] | None
-    b_k: Float[Array, "C"] | None
-    b_v: Float[Array, "C"] | None
+    w_q: Float[Array, "C A"]
+    w_k: Float[Array, "C A"]
+    w_v: Float[Array, "C A"]
+    w_o: Float[Array, "A C"] | None
+    b_q: Float[Array, "A"] | None
+    b_k: Float[Array, "A"] | None
+    b_v: Float[Array, "A"] | None
     b_o: Float[Array, "C"] | None
 
 
@@ -47,7 +48,7 @@ class Cache(NamedTuple):
     v: Float[Array, "B S H D"]
     bias_shape: Static | None
     pattern: Float[Array, "B H T S"]
-    joined: Float[Array, "B T C"]  # z of all heads, side by side
+    joined: Float[Array, "B T A"]  # z of all heads, side by side
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,15 @@ class MultiHeadAttention:
     bias: bool = True
     output: bool = True  # False: no w_o, the joined heads are the result
     scale: float | None = None  # None: 1 / sqrt(D)
+    head_width: int | None = None  # D; None: C / H
 
     def __post_init__(self) -> None:
         at_least("attention", 1, width=self.width, heads=self.heads)
-        if self.width % self.heads:
+        if self.head_width is not None:
+            at_least("attention", 1, head_width=self.head_width)
+            if not self.output:
+                raise SettingError("attention: with a head_width, w_o leads back to the width; set output=True")
+        elif self.width % self.heads:
             near = min((h for h in range(1, self.width + 1) if self.width % h == 0), key=lambda h: abs(h - self.heads))
             raise ShapeError(f"attention: width {self.width} does not divide into {self.heads} heads; try heads={near}")
 
@@ -69,21 +75,26 @@ class MultiHeadAttention:
         """What each head does. Its names (q, scores, pattern, z, …) are this layer's: no scope is opened for it."""
         return attention.Attention(scale=self.scale)
 
+    @property
+    def joined(self) -> int:
+        """A: the width of all heads side by side."""
+        return self.width if self.head_width is None else self.heads * self.head_width
+
     def init(self, key: Key) -> Params:
         key_q, key_k, key_v, key_o = jax.random.split(key, 4)
 
-        def zeros() -> Float[Array, "C"] | None:
-            return jnp.zeros(self.width) if self.bias else None
+        def zeros(width: int) -> Float[Array, "A"] | None:
+            return jnp.zeros(width) if self.bias else None
 
         return Params(
-            w_q=xavier(key_q, self.width, self.width),
-            w_k=xavier(key_k, self.width, self.width),
-            w_v=xavier(key_v, self.width, self.width),
-            w_o=xavier(key_o, self.width, self.width) if self.output else None,
-            b_q=zeros(),
-            b_k=zeros(),
-            b_v=zeros(),
-            b_o=zeros() if self.output else None,
+            w_q=xavier(key_q, self.width, self.joined),
+            w_k=xavier(key_k, self.width, self.joined),
+            w_v=xavier(key_v, self.width, self.joined),
+            w_o=xavier(key_o, self.joined, self.width) if self.output else None,
+            b_q=zeros(self.joined),
+            b_k=zeros(self.joined),
+            b_v=zeros(self.joined),
+            b_o=zeros(self.width) if self.output else None,
         )
 
     def forward(
@@ -118,8 +129,8 @@ class MultiHeadAttention:
         dparams = Params(w_q=dw_q, w_k=dw_k, w_v=dw_v, w_o=dw_o, b_q=db_q, b_k=db_k, b_v=db_v, b_o=db_o)
         return Inputs(query=tag("dquery", dquery), memory=dmemory, bias=d.bias), dparams
 
-    def split(self, x: Float[Array, "B T C"]) -> Float[Array, "B T H D"]:
-        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads)
+    def split(self, x: Float[Array, "B T A"]) -> Float[Array, "B T H D"]:
+        return x.reshape(*x.shape[:2], self.heads, self.joined // self.heads)
 
-    def join(self, x: Float[Array, "B T H D"]) -> Float[Array, "B T C"]:
-        return x.reshape(*x.shape[:2], self.width)
+    def join(self, x: Float[Array, "B T H D"]) -> Float[Array, "B T A"]:
+        return x.reshape(*x.shape[:2], self.joined)

@@ -12,27 +12,25 @@ from typing import Any, NamedTuple
 
 import jax
 
-from glassformer.layers import dropout, feed_forward, multi_head
+from glassformer.layers import dropout
 from glassformer.layers.contract import Layer, split_or_none
 from glassformer.layers.dropout import Dropout
-from glassformer.layers.feed_forward import FeedForward
-from glassformer.layers.self_attention import SelfAttention
 from glassformer.names import scope, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Params(NamedTuple):
-    attn: multi_head.Params
+    attn: Any
     norm1: Any
-    ff: feed_forward.Params
+    ff: Any
     norm2: Any
 
 
 class Cache(NamedTuple):
-    attn: multi_head.Cache
+    attn: Any
     drop1: dropout.Cache
     norm1: Any
-    ff: feed_forward.Cache
+    ff: Any
     drop2: dropout.Cache
     norm2: Any
 
@@ -40,8 +38,8 @@ class Cache(NamedTuple):
 @dataclass(frozen=True)
 class PostNormBlock:
     norm: Layer  # settings of both norms; each has weights of its own
-    attn: SelfAttention
-    ff: FeedForward
+    attn: Layer  # self-attention of any kind, causal or not
+    ff: Layer  # feed-forward, gated or not
     dropout: Dropout = Dropout(0.0)
 
     def init(self, key: Key) -> Params:

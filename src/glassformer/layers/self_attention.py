@@ -6,14 +6,18 @@ backward   dx = dquery + dmemory: x went in twice
 
 from dataclasses import dataclass
 
-from glassformer.layers.multi_head import Cache, Inputs, MultiHeadAttention, Params
+from glassformer.layers import grouped_query, multi_head
+from glassformer.layers.contract import Layer
 from glassformer.names import tag
 from glassformer.shapes import Array, Bool, Float, Key
+
+Params = multi_head.Params | grouped_query.Params
+Cache = multi_head.Cache | grouped_query.Cache
 
 
 @dataclass(frozen=True)
 class SelfAttention:
-    multi_head: MultiHeadAttention  # its params, cache and names are this layer's: no scope is opened for it
+    multi_head: Layer  # or grouped-query; its params, cache and names are this layer's: no scope is opened for it
 
     def init(self, key: Key) -> Params:
         return self.multi_head.init(key)
@@ -22,7 +26,7 @@ class SelfAttention:
         self, params: Params, x: Float[Array, "B T C"], *, mask: Bool[Array, "#B #H #T #T"] | None = None
     ) -> tuple[Float[Array, "B T C"], Cache]:
         x = tag("x", x)
-        return self.multi_head.forward(params, Inputs(query=x, memory=x), mask=mask)
+        return self.multi_head.forward(params, multi_head.Inputs(query=x, memory=x), mask=mask)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         d, dparams = self.multi_head.backward(params, cache, dy)

@@ -23,9 +23,9 @@ from glassformer.layers import (
     feed_forward,
     linear,
     mean_pool,
-    multi_head,
     positions,
     relu,
+    self_attention,
     standardise,
 )
 from glassformer.models.images import Images
@@ -37,7 +37,7 @@ from glassformer.shapes import Array, Float, Key, UInt8
 class Params(NamedTuple):
     patch: linear.Params
     positions: positions.Params
-    attn: multi_head.Params
+    attn: self_attention.Params
     ff: feed_forward.Params
     head: linear.Params
 
@@ -46,7 +46,7 @@ class Cache(NamedTuple):
     prepare: standardise.Cache
     patch: linear.Cache
     relu: relu.Cache
-    attn: multi_head.Cache
+    attn: self_attention.Cache
     ff: feed_forward.Cache
     pool: mean_pool.Cache
     head: linear.Cache

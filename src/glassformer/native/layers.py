@@ -166,6 +166,8 @@ def layer_norm(plan: Plan, layer: layers.LayerNorm, name: str, x: Buffer) -> tup
 def self_attention(plan: Plan, layer: layers.SelfAttention, name: str, x: Buffer) -> tuple[Buffer, Backward]:
     heads = layer.multi_head
     B, T, _ = x.shape
+    if not isinstance(heads, layers.MultiHeadAttention) or heads.head_width is not None:
+        raise EngineError(f"the native engine has heads of width C / H, with keys of their own, only ({name})")
     D = heads.width // heads.heads
     if heads.scale is not None and heads.scale <= 0:
         raise EngineError(f"the native engine has attention with a scale above 0 only ({name})")

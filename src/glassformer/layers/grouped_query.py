@@ -1,0 +1,162 @@
+"""Grouped-query attention: H query heads share J heads of keys and values, so that less is kept while generating.
+
+forward    q = query @ w_q + b_q, in H heads      k, v = memory @ w_k + b_k, memory @ w_v + b_v, in J heads
+           [q, k turned by their places: rotary.py]
+           each head of k and v serves a group of H / J heads of q; attend; joined = the heads' z side by side
+           y = joined @ w_o + b_o
+backward   the same lines from the bottom; a head of k and v receives the sum of the gradients of its group
+
+J = H is multi-head attention (with rotary positions as in Llama), J = 1 multi-query attention. Ainslie et al., 2023.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.errors import ShapeError, at_least, expect
+from glassformer.layers import attention, rotary
+from glassformer.layers.linear import project, project_backward, xavier
+from glassformer.layers.multi_head import Inputs
+from glassformer.layers.rotary import Rotary
+from glassformer.names import scope, tag
+from glassformer.shapes import Array, Bool, Float, Key, Static
+
+
+class Params(NamedTuple):
+    w_q: Float[Array, "C C"]
+    w_k: Float[Array, "C E"]
+    w_v: Float[Array, "C E"]
+    w_o: Float[Array, "C C"]
+    b_q: Float[Array, "C"] | None
+    b_k: Float[Array, "E"] | None
+    b_v: Float[Array, "E"] | None
+    b_o: Float[Array, "C"] | None
+
+
+class Cache(NamedTuple):
+    query: Float[Array, "B T C"]
+    memory: Float[Array, "B S C"]
+    rotary_q: rotary.Cache | None
+    rotary_k: rotary.Cache | None
+    q: Float[Array, "B T H D"]
+    k_shared: Float[Array, "B S J D"]
+    v_shared: Float[Array, "B S J D"]
+    bias_shape: Static | None
+    pattern: Float[Array, "B H T S"]
+    joined: Float[Array, "B T C"]  # z of all heads, side by side
+
+
+@dataclass(frozen=True)
+class GroupedQueryAttention:
+    width: int  # C
+    heads: int  # H
+    key_heads: int  # J
+    bias: bool = False
+    scale: float | None = None  # None: 1 / sqrt(D)
+    rotary: Rotary | None = None
+
+    def __post_init__(self) -> None:
+        at_least("attention", 1, width=self.width, heads=self.heads, key_heads=self.key_heads)
+        if self.width % self.heads or self.heads % self.key_heads:
+            raise ShapeError(
+                f"attention: width {self.width}, {self.heads} heads and {self.key_heads} key heads do not divide; "
+                "expected key heads that divide the heads, and heads that divide the width"
+            )
+
+    @property
+    def attend(self) -> attention.Attention:
+        """What each head does. Its names (q, scores, pattern, z, …) are this layer's: no scope is opened for it."""
+        return attention.Attention(scale=self.scale)
+
+    def init(self, key: Key) -> Params:
+        key_q, key_k, key_v, key_o = jax.random.split(key, 4)
+        shared = self.width // self.heads * self.key_heads  # E
+
+        def zeros(width: int) -> Float[Array, "O"] | None:
+            return jnp.zeros(width) if self.bias else None
+
+        return Params(
+            w_q=xavier(key_q, self.width, self.width),
+            w_k=xavier(key_k, self.width, shared),
+            w_v=xavier(key_v, self.width, shared),
+            w_o=xavier(key_o, self.width, self.width),
+            b_q=zeros(self.width),
+            b_k=zeros(shared),
+            b_v=zeros(shared),
+            b_o=zeros(self.width),
+        )
+
+    def forward(
+        self, params: Params, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | None = None
+    ) -> tuple[Float[Array, "B T C"], Cache]:
+        expect("attention", "width of the query", x.query.shape[-1], self.width)
+        expect("attention", "width of the memory", x.memory.shape[-1], self.width)
+        query, memory = tag("query", x.query), tag("memory", x.memory)
+        q = self.split(project(query, params.w_q, params.b_q))
+        k_shared = self.split(project(memory, params.w_k, params.b_k))
+        v_shared = tag("v_shared", self.split(project(memory, params.w_v, params.b_v)))
+        rotary_q = rotary_k = None
+        if self.rotary is not None:
+            with scope("rotary_q"):
+                q, rotary_q = self.rotary.forward(None, q)
+            with scope("rotary_k"):
+                k_shared, rotary_k = self.rotary.forward(None, k_shared)
+        k_shared = tag("k_shared", k_shared)
+        shared = attention.Inputs(q=q, k=self.spread(k_shared), v=self.spread(v_shared), bias=x.bias)
+        z, heads = self.attend.forward(None, shared, mask=mask)
+        joined = tag("joined", join(z))
+        y = tag("y", project(joined, params.w_o, params.b_o))
+        return y, Cache(
+            query=query,
+            memory=memory,
+            rotary_q=rotary_q,
+            rotary_k=rotary_k,
+            q=heads.q,
+            k_shared=k_shared,
+            v_shared=v_shared,
+            bias_shape=heads.bias_shape,
+            pattern=heads.pattern,
+            joined=joined,
+        )
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Inputs, Params]:
+        # y = joined @ w_o + b_o
+        djoined, dw_o, db_o = project_backward(cache.joined, params.w_o, params.b_o, tag("dy", dy))
+        djoined = tag("djoined", djoined)
+        # joined = the heads' z side by side, where each head of k and v serves its group
+        k, v = self.spread(cache.k_shared), self.spread(cache.v_shared)
+        heads = attention.Cache(q=cache.q, k=k, v=v, bias_shape=cache.bias_shape, pattern=cache.pattern)
+        d, _ = self.attend.backward(None, heads, self.split(djoined))
+        dq = d.q
+        dk_shared, dv_shared = tag("dk_shared", self.gather(d.k)), tag("dv_shared", self.gather(d.v))
+        # q, k_shared = rotary(q), rotary(k_shared)
+        if self.rotary is not None and cache.rotary_q is not None and cache.rotary_k is not None:
+            with scope("rotary_q"):
+                dq, _ = self.rotary.backward(None, cache.rotary_q, dq)
+            with scope("rotary_k"):
+                dk_shared, _ = self.rotary.backward(None, cache.rotary_k, dk_shared)
+        # q = query @ w_q + b_q;  k_shared, v_shared = memory @ w_k + b_k, memory @ w_v + b_v
+        dquery, dw_q, db_q = project_backward(cache.query, params.w_q, params.b_q, join(dq))
+        dmemory_k, dw_k, db_k = project_backward(cache.memory, params.w_k, params.b_k, join(dk_shared))
+        dmemory_v, dw_v, db_v = project_backward(cache.memory, params.w_v, params.b_v, join(dv_shared))
+        dmemory = tag("dmemory", dmemory_k + dmemory_v)
+        dparams = Params(w_q=dw_q, w_k=dw_k, w_v=dw_v, w_o=dw_o, b_q=db_q, b_k=db_k, b_v=db_v, b_o=db_o)
+        return Inputs(query=tag("dquery", dquery), memory=dmemory, bias=d.bias), dparams
+
+    def split(self, x: Float[Array, "B T O"]) -> Float[Array, "B T H D"]:
+        return x.reshape(*x.shape[:2], -1, self.width // self.heads)
+
+    def spread(self, x: Float[Array, "B S J D"]) -> Float[Array, "B S H D"]:
+        """Each head once for every head of its group."""
+        return jnp.repeat(x, self.heads // self.key_heads, axis=2)
+
+    def gather(self, x: Float[Array, "B S H D"]) -> Float[Array, "B S J D"]:
+        """What was read by a group receives the sum of the group's gradients."""
+        B, S, _, D = x.shape
+        return jnp.sum(x.reshape(B, S, self.key_heads, -1, D), axis=3)
+
+
+def join(x: Float[Array, "B T H D"]) -> Float[Array, "B T O"]:
+    return x.reshape(*x.shape[:2], -1)
