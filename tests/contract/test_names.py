@@ -18,9 +18,9 @@ from glassformer.names import named_leaves, recording, visiting
 
 GOLDEN = Path(__file__).with_name("names.txt")
 
-# Statistics of a norm: their part of the gradient is inside dx, in closed form, and is never a value of its own.
+# Statistics of a norm or softmax: their part of the gradient is inside dx, in closed form, never a value of its own.
 # The share of a sample in the loss is made from weights, which have no gradient.
-STATISTICS = ("std_inv", "rms_inv", "share")
+STATISTICS = ("std_inv", "rms_inv", "lse", "share")
 
 
 def observed(case: Case):

@@ -9,6 +9,7 @@ from glassformer.layers import (
     LSTM,
     RNN,
     Attention,
+    BlockwiseAttention,
     CausalSelfAttention,
     Chain,
     ClassToken,
@@ -127,6 +128,9 @@ LAYERS = [
     Case("lstm (no bias)", LSTM(5, 3, bias=False)),
     Case("gru", GRU(5, 4)),
     Case("gru (no bias)", GRU(5, 4, bias=False)),
+    Case("blockwise attention", BlockwiseAttention(block=2)),
+    Case("blockwise attention (keep, scale)", BlockwiseAttention(block=4, scale=0.7), given=("keep",)),
+    Case("blockwise attention (causal)", BlockwiseAttention(block=2, causal=True)),
 ]
 
 LOSSES = [

@@ -4,6 +4,7 @@ Nothing here knows of models, data, training or files; a layer may use other lay
 """
 
 from glassformer.layers.attention import Attention
+from glassformer.layers.blockwise_attention import BlockwiseAttention
 from glassformer.layers.causal_self_attention import CausalSelfAttention
 from glassformer.layers.chain import Chain
 from glassformer.layers.class_token import ClassToken
@@ -46,6 +47,7 @@ __all__ = [
     "LSTM",
     "RNN",
     "Attention",
+    "BlockwiseAttention",
     "CausalSelfAttention",
     "Chain",
     "ClassToken",

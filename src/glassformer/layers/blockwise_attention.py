@@ -1,0 +1,181 @@
+"""Blockwise attention: exactly what attention.py computes, without ever holding the T x S pattern.
+
+forward    for each block of queries, over the blocks of keys, with the highest score and the sums so far:
+           scores = q @ k^T * scale
+           new = max(highest, max(scores))        weight = exp(scores - new)       rescale = exp(highest - new)
+           total = total * rescale + sum(weight)  mix = mix * rescale + weight @ v
+           then  z = mix / total                  lse = highest + log(total), one number for each query
+backward   for each pair of blocks again:
+           pattern = exp(scores - lse)            dv += pattern^T @ dz             dpattern = dz @ v^T
+           dscores = pattern * (dpattern - rowsum(dz * z))
+           dq += dscores @ k * scale              dk += dscores^T @ q * scale
+
+Softmax needs the maximum and the sum of a whole row. Both can be brought up to date block by block, if what was summed
+under an older maximum is scaled down to the new one. The backward makes each block of the pattern again from lse, and
+needs no whole row of it either: rowsum(dpattern * pattern) = rowsum(dz * z), step 5 of docs/derivations/attention.md.
+So memory grows with T + S instead of T * S, for the price of one more q @ k^T (Rabe and Staats 2021, Dao et al. 2022).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import jax.numpy as jnp
+from jax import lax
+
+from glassformer.errors import ShapeError, at_least
+from glassformer.layers.attention import Inputs, by_head, by_token, split_heads, transposed
+from glassformer.names import tag
+from glassformer.shapes import Array, Bool, Float, Integer, Key
+
+Sums = TypeVar("Sums")
+
+
+class Cache(NamedTuple):
+    q: Float[Array, "B T H D"]
+    k: Float[Array, "B S H D"]
+    v: Float[Array, "B S H D"]
+    keep: Bool[Array, "B S"] | None
+    z: Float[Array, "B T H D"]
+    lse: Float[Array, "B H T"]  # log of the sum of exp(scores) of each query; 0 where nothing may be seen
+
+
+class Queries(NamedTuple):
+    """One block; with a further axis in front, all of them."""
+
+    q: Float[Array, "N T D"]  # times the scale
+    place: Integer[Array, "T"]
+
+
+class Keys(NamedTuple):
+    k: Float[Array, "N S D"]
+    v: Float[Array, "N S D"]
+    place: Integer[Array, "S"]
+    keep: Bool[Array, "N S"]  # False also for what only fills up the last block
+
+
+@dataclass(frozen=True)
+class BlockwiseAttention:
+    block: int = 256  # queries, and keys, taken at a time
+    causal: bool = False  # True: query t looks at sources 0 … t, and blocks that lie in the future are skipped
+    scale: float | None = None  # None: 1 / sqrt(D)
+
+    def __post_init__(self) -> None:
+        at_least("blockwise attention", 1, block=self.block)
+
+    def init(self, key: Key) -> None:
+        return None
+
+    def forward(
+        self, params: None, x: Inputs, *, keep: Bool[Array, "B S"] | None = None
+    ) -> tuple[Float[Array, "B T H D"], Cache]:
+        """`keep` is False for source tokens that nobody may look at: they only fill up their sequence."""
+        if x.bias is not None:
+            raise ShapeError("blockwise attention: a bias came, expected none; Attention takes one")
+        q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)
+        keep = None if keep is None else tag("keep", keep)
+        all_queries, all_keys = self.queries(q), self.keys(k, v, keep)
+
+        def one_block(_: None, queries: Queries) -> tuple[None, tuple[Array, Array]]:
+            def add_keys(sums: tuple[Array, Array, Array], keys: Keys) -> tuple[tuple[Array, Array, Array], None]:
+                def looking() -> tuple[Array, Array, Array]:
+                    highest, total, mix = sums
+                    scores = self.scores(queries, keys)
+                    new = jnp.maximum(highest, lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
+                    weight, rescale = jnp.exp(scores - finite(new)), jnp.exp(highest - finite(new))
+                    total = total * rescale + jnp.sum(weight, axis=-1, keepdims=True)
+                    return new, total, mix * rescale + weight @ keys.v
+
+                return self.unless_future(queries, keys, looking, sums), None
+
+            zero = jnp.zeros_like(queries.q[..., :1])
+            (highest, total, mix), _ = lax.scan(add_keys, (zero - jnp.inf, zero, jnp.zeros_like(queries.q)), all_keys)
+            total = jnp.where(total == 0, 1, total)
+            return None, (mix / total, finite(highest) + jnp.log(total))
+
+        _, (z, lse) = lax.scan(one_block, None, all_queries)
+        z = tag("z", by_token(joined(z, q.shape[1]), of=q))
+        lse = tag("lse", split_heads(joined(lse, q.shape[1])[..., 0], of=q))
+        return z, Cache(q=q, k=k, v=v, keep=keep, z=z, lse=lse)
+
+    def backward(self, params: None, cache: Cache, dy: Float[Array, "B T H D"]) -> tuple[Inputs, None]:
+        q, k, v = cache.q, cache.k, cache.v
+        dz = tag("dz", dy)
+        rowsum = jnp.sum(dz * cache.z, axis=-1, keepdims=True)  # = rowsum(dpattern * pattern)
+        lse = jnp.swapaxes(cache.lse, 1, 2)[..., None]
+        rows = (self.queries(q), self.cut(by_head(dz)), self.cut(by_head(lse)), self.cut(by_head(rowsum)))
+
+        def one_block(dq: Array, keys: Keys) -> tuple[Array, tuple[Array, Array]]:
+            def add_queries(
+                sums: tuple[Array, Array], now: tuple[tuple[Queries, Array, Array, Array], Array]
+            ) -> tuple[tuple[Array, Array], Array]:
+                (queries, dz, lse, rowsum), dq = now
+
+                def looking() -> tuple[tuple[Array, Array], Array]:
+                    dk, dv = sums
+                    pattern = jnp.exp(self.scores(queries, keys) - lse)
+                    # z = pattern @ v
+                    dpattern = dz @ transposed(keys.v)
+                    # pattern = softmax(scores)
+                    dscores = pattern * (dpattern - rowsum)
+                    # scores = q @ k^T, q times the scale
+                    return (dk + transposed(dscores) @ queries.q, dv + transposed(pattern) @ dz), dq + dscores @ keys.k
+
+                return self.unless_future(queries, keys, looking, (sums, dq))
+
+            (dk, dv), dq = lax.scan(add_queries, (jnp.zeros_like(keys.k), jnp.zeros_like(keys.v)), (rows, dq))
+            return dq, (dk, dv)
+
+        dq, (dk, dv) = lax.scan(one_block, jnp.zeros_like(rows[0].q), self.keys(k, v, cache.keep))
+        dq = tag("dq", by_token(joined(dq, q.shape[1]) * self.scale_for(q), of=q))
+        dk = tag("dk", by_token(joined(dk, k.shape[1]), of=k))
+        dv = tag("dv", by_token(joined(dv, k.shape[1]), of=k))
+        return Inputs(q=dq, k=dk, v=dv), None
+
+    def scores(self, queries: Queries, keys: Keys) -> Float[Array, "N T S"]:
+        allowed = keys.keep[:, None, :]
+        if self.causal:
+            allowed = allowed & (keys.place <= queries.place[:, None])
+        return jnp.where(allowed, queries.q @ transposed(keys.k), -jnp.inf)
+
+    def unless_future(self, queries: Queries, keys: Keys, looking: Callable[[], Sums], unchanged: Sums) -> Sums:
+        """Blocks of keys that come after every query of the block add nothing, and are not computed."""
+        return lax.cond(keys.place[0] <= queries.place[-1], looking, lambda: unchanged) if self.causal else looking()
+
+    def queries(self, q: Float[Array, "B T H D"]) -> Queries:
+        return Queries(q=self.cut(by_head(q) * self.scale_for(q)), place=self.places(q.shape[1]))
+
+    def keys(self, k: Float[Array, "B S H D"], v: Float[Array, "B S H D"], keep: Bool[Array, "B S"] | None) -> Keys:
+        batch, sources, heads, _ = k.shape
+        keep = jnp.ones((batch, sources), bool) if keep is None else keep
+        if keep.shape != (batch, sources):
+            raise ShapeError(
+                f"blockwise attention: keep of shape {keep.shape} came, expected {(batch, sources)}: (B, S)"
+            )
+        by_heads = jnp.repeat(keep, heads, axis=0)
+        return Keys(self.cut(by_head(k)), self.cut(by_head(v)), self.places(sources), self.cut(by_heads))
+
+    def cut(self, x: Float[Array, "N T *D"]) -> Float[Array, "L N T *D"]:
+        """Into blocks of tokens, the last one filled up with zeros (False)."""
+        count = -(-x.shape[1] // self.block)
+        fill = [(0, 0)] * x.ndim
+        fill[1] = (0, count * self.block - x.shape[1])
+        return jnp.moveaxis(jnp.pad(x, fill).reshape(x.shape[0], count, self.block, *x.shape[2:]), 1, 0)
+
+    def places(self, tokens: int) -> Integer[Array, "L T"]:
+        count = -(-tokens // self.block)
+        return jnp.arange(count * self.block).reshape(count, self.block)
+
+    def scale_for(self, q: Float[Array, "B T H D"]) -> float:
+        return q.shape[-1] ** -0.5 if self.scale is None else self.scale
+
+
+def joined(blocks: Float[Array, "L N T D"], tokens: int) -> Float[Array, "N T D"]:
+    """The blocks side by side, without what filled up the last one."""
+    x = jnp.moveaxis(blocks, 0, 1)
+    return x.reshape(x.shape[0], -1, x.shape[-1])[:, :tokens]
+
+
+def finite(highest: Float[Array, "N T 1"]) -> Float[Array, "N T 1"]:
+    """0 in the place of -inf, where a query has seen nothing yet: -inf - -inf would not be a number."""
+    return jnp.where(jnp.isneginf(highest), 0, highest)
