@@ -3,12 +3,32 @@
 Models know layers, not losses, data or training.
 """
 
+from glassformer.models.bert import BERT, BERTFor
+from glassformer.models.bert_heads import ClassHead, MaskedHead, SpanHead, TagHead, next_sentence_head
+from glassformer.models.gpt import GPT
 from glassformer.models.images import Images
 from glassformer.models.mlp import MLP
 from glassformer.models.model import Model
 from glassformer.models.patch_attention import PatchAttention
+from glassformer.models.text import Text
 from glassformer.models.vit import ViT
 
 MODELS: dict[str, type[Model]] = {"mlp": MLP, "patch_attention": PatchAttention, "vit": ViT}
 
-__all__ = ["MLP", "MODELS", "Images", "Model", "PatchAttention", "ViT"]
+__all__ = [
+    "BERT",
+    "GPT",
+    "MLP",
+    "MODELS",
+    "BERTFor",
+    "ClassHead",
+    "Images",
+    "MaskedHead",
+    "Model",
+    "PatchAttention",
+    "SpanHead",
+    "TagHead",
+    "Text",
+    "ViT",
+    "next_sentence_head",
+]

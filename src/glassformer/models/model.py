@@ -1,4 +1,4 @@
-"""What all image models share: a check of what comes in, and a table of their parts when printed."""
+"""What all models share, a table of their parts when printed; and what image models do, a check of what comes in."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -11,10 +11,8 @@ from glassformer.models.images import Images
 from glassformer.shapes import Key
 
 
-class Model(ABC):
+class Network(ABC):
     """A layer made of layers. Settings, init, forward and backward stand in each model's own file."""
-
-    images: Images
 
     @abstractmethod
     def init(self, key: Key) -> Any: ...
@@ -23,8 +21,22 @@ class Model(ABC):
     @abstractmethod
     def backward(self, params: Any, cache: Any, dy: Any) -> tuple[Any, Any]: ...
 
+    @abstractmethod
     def example(self, batch: int) -> jax.ShapeDtypeStruct:
         """The shape of a batch this model takes."""
+
+    def __str__(self) -> str:
+        from glassformer.models.summary import summarise
+
+        return summarise(self).table()
+
+
+class Model(Network):
+    """A network that reads images."""
+
+    images: Images
+
+    def example(self, batch: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((batch, *self.images.shape), jnp.uint8)
 
     def check_input(self, x: Any) -> None:
@@ -34,8 +46,3 @@ class Model(ABC):
                 f"{', '.join(map(str, self.images.shape))}): rows, columns, channels; "
                 "grey images need a last axis of 1: images[..., None]"
             )
-
-    def __str__(self) -> str:
-        from glassformer.models.summary import summarise
-
-        return summarise(self).table()

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from glassformer.models.model import Model
+from glassformer.models.model import Network
 from glassformer.names import named_leaves, recording, visiting
 
 
@@ -60,7 +60,7 @@ class Summary:
         return "\n".join([self.model, line(head), rule, *map(line, rows), rule, line(total), note])
 
 
-def summarise(model: Model, batch: int = 1) -> Summary:
+def summarise(model: Network, batch: int = 1) -> Summary:
     """Trace the model, without computing anything, and count."""
     params = jax.eval_shape(model.init, jax.random.key(0))
     outputs: dict[str, Any] = {}

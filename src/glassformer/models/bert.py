@@ -1,0 +1,218 @@
+"""BERT: reads a text in both directions and gives every token a value that knows all the others.
+
+ids -> token + segment + position embeddings -> norm -> L post-norm blocks -> one value per token
+
+What a task makes of the values is a head's work (bert_heads.py): BERTFor(BERT(…), ClassHead(…)).
+Devlin et al., 2018; the defaults are those of BERT base. Ids and segments are integers: dx is None.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.layers import (
+    GELU,
+    Dropout,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    MultiHeadAttention,
+    Positions,
+    PostNormBlock,
+    SelfAttention,
+    dropout,
+    embedding,
+    layer_norm,
+    positions,
+    post_norm_block,
+)
+from glassformer.layers.contract import keywords_for, split_or_none
+from glassformer.layers.masks import padding
+from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, SpanHead, TagHead
+from glassformer.models.model import Network
+from glassformer.models.text import Activation, Text, normal_matrices
+from glassformer.names import scope
+from glassformer.shapes import Array, Bool, Float, Integer, Key
+
+
+class Params(NamedTuple):
+    embed: embedding.Params
+    segment: embedding.Params
+    positions: positions.Params
+    norm: layer_norm.Params
+    blocks: tuple[post_norm_block.Params, ...]
+
+
+class Cache(NamedTuple):
+    """Positions keep nothing."""
+
+    embed: embedding.Cache
+    segment: embedding.Cache
+    norm: layer_norm.Cache
+    drop: dropout.Cache
+    blocks: tuple[post_norm_block.Cache, ...]
+
+
+@dataclass(frozen=True)
+class BERT(Network):
+    text: Text = Text(vocabulary=30522, context=512)
+    segments: int = 2  # kinds of text in one sequence: first and second sentence, question and answer
+    width: int = 768  # C
+    hidden: int = 3072  # F
+    heads: int = 12  # H
+    depth: int = 12  # L
+    dropout: float = 0.0
+    eps: float = 1e-12  # of the norms
+    activation: Activation = GELU()
+
+    @property
+    def embed(self) -> Embedding:
+        return Embedding(self.text.vocabulary, self.width)
+
+    @property
+    def segment(self) -> Embedding:
+        return Embedding(self.segments, self.width)
+
+    @property
+    def positions(self) -> Positions:
+        return Positions(self.text.context, self.width)
+
+    @property
+    def norm(self) -> LayerNorm:
+        return LayerNorm(self.width, self.eps)
+
+    @property
+    def drop(self) -> Dropout:
+        return Dropout(self.dropout)
+
+    @property
+    def block(self) -> PostNormBlock:
+        return PostNormBlock(
+            norm=self.norm,
+            attn=SelfAttention(MultiHeadAttention(self.width, self.heads)),
+            ff=FeedForward(self.width, self.hidden, self.activation),
+            dropout=self.drop,
+        )
+
+    def example(self, batch: int) -> jax.ShapeDtypeStruct:
+        return self.text.example(batch)
+
+    def init(self, key: Key) -> Params:
+        key, key_normal = jax.random.split(key)
+        key_embed, key_segment, key_positions, key_norm, key_blocks = jax.random.split(key, 5)
+        params = Params(
+            embed=self.embed.init(key_embed),
+            segment=self.segment.init(key_segment),
+            positions=self.positions.init(key_positions),
+            norm=self.norm.init(key_norm),
+            blocks=tuple(self.block.init(key_block) for key_block in jax.random.split(key_blocks, self.depth)),
+        )
+        return normal_matrices(key_normal, params)
+
+    def forward(
+        self,
+        params: Params,
+        x: Integer[Array, "B T"],
+        *,
+        segments: Integer[Array, "B T"] | None = None,
+        keep: Bool[Array, "B T"] | None = None,
+        key: Key | None = None,
+    ) -> tuple[Float[Array, "B T C"], Cache]:
+        """Without `segments` all is of kind 0; `keep` is False at tokens that only fill a sequence up."""
+        self.text.check("BERT", x)
+        mask = None if keep is None else padding(keep)
+        key_drop, *keys = split_or_none(key, 1 + self.depth)
+        with scope("embed"):
+            tokens, embed = self.embed.forward(params.embed, x)
+        with scope("segment"):
+            kinds, segment = self.segment.forward(params.segment, jnp.zeros_like(x) if segments is None else segments)
+        with scope("positions"):
+            placed, _ = self.positions.forward(params.positions, tokens + kinds)
+        with scope("norm"):
+            h, norm = self.norm.forward(params.norm, placed)
+        with scope("drop"):
+            h, drop = self.drop.forward(None, h, key=key_drop)
+        blocks = []
+        for i, key_block in enumerate(keys):
+            with scope("blocks"), scope(i):
+                h, block = self.block.forward(params.blocks[i], h, mask=mask, key=key_block)
+            blocks.append(block)
+        return h, Cache(embed=embed, segment=segment, norm=norm, drop=drop, blocks=tuple(blocks))
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[None, Params]:
+        dh, dblocks = dy, []
+        for i in reversed(range(self.depth)):
+            with scope("blocks"), scope(i):
+                dh, dblock = self.block.backward(params.blocks[i], cache.blocks[i], dh)
+            dblocks.append(dblock)
+        with scope("drop"):
+            dh, _ = self.drop.backward(None, cache.drop, dh)
+        with scope("norm"):
+            dplaced, dnorm = self.norm.backward(params.norm, cache.norm, dh)
+        with scope("positions"):
+            dsum, dpositions = self.positions.backward(params.positions, None, dplaced)
+        dtokens, dkinds = dsum, dsum  # tokens + kinds
+        with scope("segment"):
+            _, dsegment = self.segment.backward(params.segment, cache.segment, dkinds)
+        with scope("embed"):
+            _, dembed = self.embed.backward(params.embed, cache.embed, dtokens)
+        return None, Params(
+            embed=dembed, segment=dsegment, positions=dpositions, norm=dnorm, blocks=tuple(reversed(dblocks))
+        )
+
+
+class TaskParams(NamedTuple):
+    bert: Params
+    head: Any  # the head's own
+
+
+class TaskCache(NamedTuple):
+    bert: Cache
+    head: Any
+
+
+@dataclass(frozen=True)
+class BERTFor(Network):
+    """BERT with a head: for another task keep `params.bert` and take another head."""
+
+    bert: BERT
+    head: ClassHead | TagHead | SpanHead | MaskedHead
+
+    def example(self, batch: int) -> jax.ShapeDtypeStruct:
+        return self.bert.example(batch)
+
+    def init(self, key: Key) -> TaskParams:
+        key_bert, key_head, key_normal = jax.random.split(key, 3)
+        return TaskParams(bert=self.bert.init(key_bert), head=normal_matrices(key_normal, self.head.init(key_head)))
+
+    def forward(
+        self,
+        params: TaskParams,
+        x: Integer[Array, "B T"],
+        *,
+        segments: Integer[Array, "B T"] | None = None,
+        keep: Bool[Array, "B T"] | None = None,
+        key: Key | None = None,
+    ) -> tuple[Float[Array, "..."], TaskCache]:
+        key_bert, key_head = split_or_none(key, 2)
+        with scope("bert"):
+            h, bert = self.bert.forward(params.bert, x, segments=segments, keep=keep, key=key_bert)
+        with scope("head"):
+            given: Any = h
+            if isinstance(self.head, MaskedHead):
+                given = MaskedInputs(x=h, emb=params.bert.embed.emb if self.head.tied else None)
+            y, head = self.head.forward(params.head, given, **keywords_for(self.head, key=key_head))
+        return y, TaskCache(bert=bert, head=head)
+
+    def backward(self, params: TaskParams, cache: TaskCache, dy: Float[Array, "..."]) -> tuple[None, TaskParams]:
+        with scope("head"):
+            dgiven, dhead = self.head.backward(params.head, cache.head, dy)
+        dh, demb_output = dgiven if isinstance(dgiven, MaskedInputs) else (dgiven, None)
+        with scope("bert"):
+            _, dbert = self.bert.backward(params.bert, cache.bert, dh)
+        if demb_output is not None:  # tied: the table was read at the input and at the output
+            demb_input = dbert.embed.emb
+            dbert = dbert._replace(embed=embedding.Params(emb=demb_input + demb_output))
+        return None, TaskParams(bert=dbert, head=dhead)

@@ -1,0 +1,273 @@
+"""What a task makes of the values that BERT gives the tokens. Each head is a layer; BERTFor (bert.py) joins the two.
+
+ClassHead    one answer for the whole sequence; next_sentence_head: does the second sentence follow the first?
+TagHead      one answer for each token
+SpanHead     where an answer starts and where it ends
+MaskedHead   which token stood where the text was covered up
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.errors import ShapeError
+from glassformer.layers import (
+    GELU,
+    Dropout,
+    Embedding,
+    FirstToken,
+    LayerNorm,
+    Linear,
+    Tanh,
+    TiedHead,
+    dropout,
+    layer_norm,
+    linear,
+    mean_pool,
+    tanh,
+    tied_head,
+)
+from glassformer.models.text import Activation
+from glassformer.names import scope, tag
+from glassformer.shapes import Array, Float, Key
+
+
+class ClassParams(NamedTuple):
+    pool: linear.Params
+    classify: linear.Params
+
+
+class ClassCache(NamedTuple):
+    first: mean_pool.Cache
+    pool: linear.Cache
+    tanh: tanh.Cache
+    drop: dropout.Cache
+    classify: linear.Cache
+
+
+@dataclass(frozen=True)
+class ClassHead:
+    """first token -> linear -> tanh (together: the pooler) -> linear -> logits"""
+
+    width: int  # C
+    classes: int  # K
+    dropout: float = 0.0
+
+    @property
+    def pool(self) -> Linear:
+        return Linear(self.width, self.width)
+
+    @property
+    def drop(self) -> Dropout:
+        return Dropout(self.dropout)
+
+    @property
+    def classify(self) -> Linear:
+        return Linear(self.width, self.classes)
+
+    def init(self, key: Key) -> ClassParams:
+        key_pool, key_classify = jax.random.split(key)
+        return ClassParams(pool=self.pool.init(key_pool), classify=self.classify.init(key_classify))
+
+    def forward(
+        self, params: ClassParams, x: Float[Array, "B T C"], *, key: Key | None = None
+    ) -> tuple[Float[Array, "B K"], ClassCache]:
+        with scope("first"):
+            h, first = FirstToken().forward(None, x)
+        with scope("pool"):
+            h, pool = self.pool.forward(params.pool, h)
+        with scope("tanh"):
+            h, squashed = Tanh().forward(None, h)
+        with scope("drop"):
+            h, drop = self.drop.forward(None, h, key=key)
+        with scope("classify"):
+            logits, classify = self.classify.forward(params.classify, h)
+        return logits, ClassCache(first=first, pool=pool, tanh=squashed, drop=drop, classify=classify)
+
+    def backward(
+        self, params: ClassParams, cache: ClassCache, dy: Float[Array, "B K"]
+    ) -> tuple[Float[Array, "B T C"], ClassParams]:
+        with scope("classify"):
+            dh, dclassify = self.classify.backward(params.classify, cache.classify, dy)
+        with scope("drop"):
+            dh, _ = self.drop.backward(None, cache.drop, dh)
+        with scope("tanh"):
+            dh, _ = Tanh().backward(None, cache.tanh, dh)
+        with scope("pool"):
+            dh, dpool = self.pool.backward(params.pool, cache.pool, dh)
+        with scope("first"):
+            dx, _ = FirstToken().backward(None, cache.first, dh)
+        return dx, ClassParams(pool=dpool, classify=dclassify)
+
+
+def next_sentence_head(width: int) -> ClassHead:
+    """Class 0: the second sentence follows the first; class 1: it came from elsewhere."""
+    return ClassHead(width, classes=2)
+
+
+class TagParams(NamedTuple):
+    classify: linear.Params
+
+
+class TagCache(NamedTuple):
+    drop: dropout.Cache
+    classify: linear.Cache
+
+
+@dataclass(frozen=True)
+class TagHead:
+    """every token -> linear -> logits"""
+
+    width: int  # C
+    classes: int  # K
+    dropout: float = 0.0
+
+    @property
+    def drop(self) -> Dropout:
+        return Dropout(self.dropout)
+
+    @property
+    def classify(self) -> Linear:
+        return Linear(self.width, self.classes)
+
+    def init(self, key: Key) -> TagParams:
+        return TagParams(classify=self.classify.init(key))
+
+    def forward(
+        self, params: TagParams, x: Float[Array, "B T C"], *, key: Key | None = None
+    ) -> tuple[Float[Array, "B T K"], TagCache]:
+        with scope("drop"):
+            h, drop = self.drop.forward(None, x, key=key)
+        with scope("classify"):
+            logits, classify = self.classify.forward(params.classify, h)
+        return logits, TagCache(drop=drop, classify=classify)
+
+    def backward(
+        self, params: TagParams, cache: TagCache, dy: Float[Array, "B T K"]
+    ) -> tuple[Float[Array, "B T C"], TagParams]:
+        with scope("classify"):
+            dh, dclassify = self.classify.backward(params.classify, cache.classify, dy)
+        with scope("drop"):
+            dx, _ = self.drop.backward(None, cache.drop, dh)
+        return dx, TagParams(classify=dclassify)
+
+
+class SpanParams(NamedTuple):
+    score: linear.Params
+
+
+class SpanCache(NamedTuple):
+    score: linear.Cache
+
+
+@dataclass(frozen=True)
+class SpanHead:
+    """every token -> linear -> how well it would be the start, how well the end. The tokens are the classes:
+    spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels are (B, 2) places."""
+
+    width: int  # C
+
+    @property
+    def score(self) -> Linear:
+        return Linear(self.width, 2)
+
+    def init(self, key: Key) -> SpanParams:
+        return SpanParams(score=self.score.init(key))
+
+    def forward(self, params: SpanParams, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B 2 T"], SpanCache]:
+        with scope("score"):
+            scores, score = self.score.forward(params.score, x)
+        spans = tag("spans", jnp.swapaxes(scores, 1, 2))
+        return spans, SpanCache(score=score)
+
+    def backward(
+        self, params: SpanParams, cache: SpanCache, dy: Float[Array, "B 2 T"]
+    ) -> tuple[Float[Array, "B T C"], SpanParams]:
+        dspans = tag("dspans", dy)
+        # spans = scores, with tokens last
+        with scope("score"):
+            dx, dscore = self.score.backward(params.score, cache.score, jnp.swapaxes(dspans, 1, 2))
+        return dx, SpanParams(score=dscore)
+
+
+class MaskedParams(NamedTuple):
+    transform: linear.Params
+    norm: layer_norm.Params
+    emb: Float[Array, "V C"] | None  # None: the table of the embedding, which comes in
+    decoder: tied_head.Params  # a bias
+
+
+class MaskedInputs(NamedTuple):
+    x: Float[Array, "B T C"]
+    emb: Float[Array, "V C"] | None = None  # None: the head has a table of its own
+
+
+class MaskedCache(NamedTuple):
+    transform: linear.Cache
+    activation: Any  # the activation's own cache
+    norm: layer_norm.Cache
+    decoder: tied_head.Cache
+
+
+@dataclass(frozen=True)
+class MaskedHead:
+    """every token -> linear -> activation -> norm -> against each row of the embedding table, + bias -> logits"""
+
+    width: int  # C
+    vocabulary: int  # V
+    tied: bool = True
+    eps: float = 1e-12
+    activation: Activation = GELU()
+
+    @property
+    def transform(self) -> Linear:
+        return Linear(self.width, self.width)
+
+    @property
+    def norm(self) -> LayerNorm:
+        return LayerNorm(self.width, self.eps)
+
+    @property
+    def decoder(self) -> TiedHead:
+        return TiedHead(self.vocabulary, bias=True)
+
+    def init(self, key: Key) -> MaskedParams:
+        key_transform, key_norm, key_emb, key_decoder = jax.random.split(key, 4)
+        return MaskedParams(
+            transform=self.transform.init(key_transform),
+            norm=self.norm.init(key_norm),
+            emb=None if self.tied else Embedding(self.vocabulary, self.width).init(key_emb).emb,
+            decoder=self.decoder.init(key_decoder),
+        )
+
+    def forward(self, params: MaskedParams, x: MaskedInputs) -> tuple[Float[Array, "B T V"], MaskedCache]:
+        emb = x.emb if params.emb is None else params.emb
+        if emb is None:
+            raise ShapeError("masked head: a tied head came without the embedding table; give it as emb")
+        with scope("transform"):
+            h, transform = self.transform.forward(params.transform, x.x)
+        with scope("activation"):
+            h, activation = self.activation.forward(None, h)
+        with scope("norm"):
+            h, norm = self.norm.forward(params.norm, h)
+        with scope("decoder"):
+            logits, decoder = self.decoder.forward(params.decoder, tied_head.Inputs(x=h, emb=emb))
+        return logits, MaskedCache(transform=transform, activation=activation, norm=norm, decoder=decoder)
+
+    def backward(
+        self, params: MaskedParams, cache: MaskedCache, dy: Float[Array, "B T V"]
+    ) -> tuple[MaskedInputs, MaskedParams]:
+        with scope("decoder"):
+            d, ddecoder = self.decoder.backward(params.decoder, cache.decoder, dy)
+        with scope("norm"):
+            dh, dnorm = self.norm.backward(params.norm, cache.norm, d.x)
+        with scope("activation"):
+            dh, _ = self.activation.backward(None, cache.activation, dh)
+        with scope("transform"):
+            dx, dtransform = self.transform.backward(params.transform, cache.transform, dh)
+        # emb came in, or is the head's own
+        demb_in, demb_own = (d.emb, None) if params.emb is None else (None, d.emb)
+        dparams = MaskedParams(transform=dtransform, norm=dnorm, emb=demb_own, decoder=ddecoder)
+        return MaskedInputs(x=dx, emb=demb_in), dparams

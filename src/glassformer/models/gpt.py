@@ -1,0 +1,187 @@
+"""GPT: a language model. From the tokens so far, scores for the one that comes next, at every place at once.
+
+ids -> embedding + positions -> L pre-norm blocks, each token looking back only -> norm -> the table again -> logits
+
+The head is the embedding table read the other way (tied), or a table of its own. Positions are a learned table, as in
+GPT-2, or turn queries and keys inside attention (rotary). Radford et al., 2019; the defaults are those of GPT-2 small.
+Ids are integers and have no gradient: dx is None. Without a key nothing is dropped out.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+
+from glassformer.layers import (
+    CausalSelfAttention,
+    Dropout,
+    Embedding,
+    FeedForward,
+    GELUTanh,
+    GroupedQueryAttention,
+    LayerNorm,
+    MultiHeadAttention,
+    Positions,
+    PreNormBlock,
+    Rotary,
+    TiedHead,
+    dropout,
+    embedding,
+    layer_norm,
+    positions,
+    pre_norm_block,
+    tied_head,
+)
+from glassformer.layers.contract import split_or_none
+from glassformer.layers.masks import padding
+from glassformer.models.model import Network
+from glassformer.models.text import Activation, Text, normal_matrices
+from glassformer.names import scope
+from glassformer.shapes import Array, Bool, Float, Integer, Key
+
+NO_BIAS = tied_head.Params(b=None)
+
+
+class Params(NamedTuple):
+    embed: embedding.Params
+    positions: positions.Params | None  # None: rotary
+    blocks: tuple[pre_norm_block.Params, ...]
+    norm: layer_norm.Params
+    head: embedding.Params | None  # None: the table of the embedding
+
+
+class Cache(NamedTuple):
+    """Positions keep nothing."""
+
+    embed: embedding.Cache
+    drop: dropout.Cache
+    blocks: tuple[pre_norm_block.Cache, ...]
+    norm: layer_norm.Cache
+    head: tied_head.Cache
+
+
+@dataclass(frozen=True)
+class GPT(Network):
+    text: Text = Text()
+    width: int = 768  # C
+    hidden: int = 3072  # F
+    heads: int = 12  # H
+    depth: int = 12  # L
+    rotary: Rotary | None = None  # None: a learned table of positions
+    tied: bool = True
+    dropout: float = 0.0
+    eps: float = 1e-5  # of the norms
+    activation: Activation = GELUTanh()
+
+    @property
+    def embed(self) -> Embedding:
+        return Embedding(self.text.vocabulary, self.width)
+
+    @property
+    def positions(self) -> Positions:
+        return Positions(self.text.context, self.width)
+
+    @property
+    def block(self) -> PreNormBlock:
+        if self.rotary is None:
+            attend = MultiHeadAttention(self.width, self.heads)
+        else:
+            attend = GroupedQueryAttention(self.width, self.heads, self.heads, bias=True, rotary=self.rotary)
+        return PreNormBlock(
+            norm=self.norm,
+            attn=CausalSelfAttention(attend),
+            ff=FeedForward(self.width, self.hidden, self.activation),
+            dropout=self.drop,
+        )
+
+    @property
+    def drop(self) -> Dropout:
+        return Dropout(self.dropout)
+
+    @property
+    def norm(self) -> LayerNorm:
+        return LayerNorm(self.width, self.eps)
+
+    @property
+    def head(self) -> TiedHead:
+        return TiedHead(self.text.vocabulary)
+
+    def example(self, batch: int) -> jax.ShapeDtypeStruct:
+        return self.text.example(batch)
+
+    def init(self, key: Key) -> Params:
+        """Normal, as GPT-2 starts; what is added to the stream is smaller, so that depth does not widen it."""
+        key, key_normal = jax.random.split(key)
+        key_embed, key_positions, key_blocks, key_norm, key_head = jax.random.split(key, 5)
+        params = Params(
+            embed=self.embed.init(key_embed),
+            positions=self.positions.init(key_positions) if self.rotary is None else None,
+            blocks=tuple(self.block.init(key_block) for key_block in jax.random.split(key_blocks, self.depth)),
+            norm=self.norm.init(key_norm),
+            head=None if self.tied else self.embed.init(key_head),
+        )
+        params = normal_matrices(key_normal, params)
+        return params._replace(blocks=tuple(map(self.softened, params.blocks)))
+
+    def softened(self, block: pre_norm_block.Params) -> pre_norm_block.Params:
+        share = (2 * self.depth) ** -0.5  # two branches of each block add to the stream
+        return block._replace(
+            attn=block.attn._replace(w_o=block.attn.w_o * share),
+            ff=block.ff._replace(w_down=block.ff.w_down * share),
+        )
+
+    def forward(
+        self,
+        params: Params,
+        x: Integer[Array, "B T"],
+        *,
+        keep: Bool[Array, "B T"] | None = None,
+        key: Key | None = None,
+    ) -> tuple[Float[Array, "B T V"], Cache]:
+        """`keep` is False at tokens that only fill a sequence up; place 0 is the first token either way."""
+        self.text.check("GPT", x)
+        mask = None if keep is None else padding(keep)
+        key_drop, *keys = split_or_none(key, 1 + self.depth)
+        with scope("embed"):
+            tokens, embed = self.embed.forward(params.embed, x)
+        if params.positions is not None:
+            with scope("positions"):
+                tokens, _ = self.positions.forward(params.positions, tokens)
+        with scope("drop"):
+            resid, drop = self.drop.forward(None, tokens, key=key_drop)
+        blocks = []
+        for i, key_block in enumerate(keys):
+            with scope("blocks"), scope(i):
+                resid, block = self.block.forward(params.blocks[i], resid, mask=mask, key=key_block)
+            blocks.append(block)
+        with scope("norm"):
+            h, norm = self.norm.forward(params.norm, resid)
+        table = params.embed if params.head is None else params.head
+        with scope("head"):
+            logits, head = self.head.forward(NO_BIAS, tied_head.Inputs(x=h, emb=table.emb))
+        return logits, Cache(embed=embed, drop=drop, blocks=tuple(blocks), norm=norm, head=head)
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T V"]) -> tuple[None, Params]:
+        with scope("head"):
+            d, _ = self.head.backward(NO_BIAS, cache.head, dy)
+        with scope("norm"):
+            dresid, dnorm = self.norm.backward(params.norm, cache.norm, d.x)
+        dblocks = []
+        for i in reversed(range(self.depth)):
+            with scope("blocks"), scope(i):
+                dresid, dblock = self.block.backward(params.blocks[i], cache.blocks[i], dresid)
+            dblocks.append(dblock)
+        with scope("drop"):
+            dtokens, _ = self.drop.backward(None, cache.drop, dresid)
+        dpositions = None
+        if params.positions is not None:
+            with scope("positions"):
+                dtokens, dpositions = self.positions.backward(params.positions, None, dtokens)
+        with scope("embed"):
+            _, dembed = self.embed.backward(params.embed, cache.embed, dtokens)
+        # table = embed or head
+        if params.head is None:  # tied: read at the input and at the output
+            dembed, dhead = embedding.Params(emb=dembed.emb + d.emb), None
+        else:
+            dhead = embedding.Params(emb=d.emb)
+        return None, Params(embed=dembed, positions=dpositions, blocks=tuple(reversed(dblocks)), norm=dnorm, head=dhead)
