@@ -10,19 +10,29 @@ import pytest
 pytest.importorskip("torch")
 import torch
 import torch.nn.functional as F  # noqa: N812
+from torch import nn
+from torch.func import functional_call
 
 from glassformer.layers import (
+    FeedForward,
     GatedFeedForward,
     GELUTanh,
     GroupedQueryAttention,
+    LayerNorm,
+    MultiHeadAttention,
+    PostNormDecoderBlock,
+    PreNormDecoderBlock,
     RelativeBias,
     Rotary,
     SiLU,
+    masks,
     multi_head,
+    pre_norm_decoder_block,
     relative_bias,
 )
 
 from .referee import disagreement
+from .test_layers_torch import heads_by_torch
 
 B, T, S, H, J, D, F_ = 2, 5, 7, 6, 3, 4, 11
 C = H * D
@@ -49,6 +59,35 @@ def test_gated_feed_forward(draw, activation, theirs, bias):
 
     x = draw.standard_normal((B, T, C))
     assert disagreement(GatedFeedForward(C, F_, activation, bias), x, gated) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("block", "norm_first"), [(PreNormDecoderBlock, True), (PostNormDecoderBlock, False)], ids=["pre", "post"]
+)
+def test_decoder_block(draw, block, norm_first):
+    module = nn.TransformerDecoderLayer(
+        C, H, dim_feedforward=F_, dropout=0.0, activation="gelu", batch_first=True, norm_first=norm_first
+    )
+    seen = draw.random((B, S)) < 0.7
+    hidden = torch.zeros(B, S, dtype=torch.float64).masked_fill(torch.tensor(~seen), -torch.inf)
+    future = nn.Transformer.generate_square_subsequent_mask(T, dtype=torch.float64)
+
+    def theirs(p: Any, x: Any) -> torch.Tensor:
+        weights = {f"self_attn.{name}": value for name, value in heads_by_torch(p.attn).items()}
+        weights |= {f"multihead_attn.{name}": value for name, value in heads_by_torch(p.cross).items()}
+        weights |= {"linear1.weight": p.ff.w_up.T, "linear1.bias": p.ff.b_up}
+        weights |= {"linear2.weight": p.ff.w_down.T, "linear2.bias": p.ff.b_down}
+        for name in ("norm1", "norm2", "norm3"):
+            norm = getattr(p, name)
+            weights |= {f"{name}.weight": norm.gain, f"{name}.bias": norm.bias}
+        added = {"tgt_mask": future + x.bias[0, 0], "memory_key_padding_mask": hidden}
+        return functional_call(module, weights, (x.x, x.memory), added, strict=True)
+
+    layer = block(LayerNorm(C), MultiHeadAttention(C, H), MultiHeadAttention(C, H), FeedForward(C, F_))
+    x = pre_norm_decoder_block.Inputs(
+        draw.standard_normal((B, T, C)), draw.standard_normal((B, S, C)), draw.standard_normal((1, 1, T, T))
+    )
+    assert disagreement(layer, x, theirs, memory_mask=masks.padding(seen)) < TOLERANCE
 
 
 @pytest.mark.parametrize("key_heads", [1, J, H])

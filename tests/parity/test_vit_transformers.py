@@ -16,9 +16,10 @@ from glassformer.layers import class_token, feed_forward, layer_norm, linear, mu
 from glassformer.models import Images, ViT, vit
 
 
-def test_logits_match_transformers():
+@pytest.mark.parametrize("eps", [1e-5, 1e-12, 0.3])
+def test_logits_match_transformers(eps):
     # rows and columns differ, so that exchanging them would show
-    model = ViT(Images((12, 8, 3), classes=5), width=16, hidden=32, heads=2, depth=2, with_class_token=True)
+    model = ViT(Images((12, 8, 3), classes=5), width=16, hidden=32, heads=2, depth=2, with_class_token=True, eps=eps)
     config = ViTConfig(
         image_size=(12, 8),
         patch_size=4,
@@ -27,7 +28,7 @@ def test_logits_match_transformers():
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=32,
-        layer_norm_eps=1e-5,
+        layer_norm_eps=eps,
         hidden_act="gelu",
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,

@@ -9,6 +9,7 @@ from glassformer.layers import (
     LSTM,
     RNN,
     Attention,
+    BiasedPreNormBlock,
     BlockwiseAttention,
     CausalSelfAttention,
     Chain,
@@ -27,7 +28,9 @@ from glassformer.layers import (
     Patches,
     Positions,
     PostNormBlock,
+    PostNormDecoderBlock,
     PreNormBlock,
+    PreNormDecoderBlock,
     RelativeBias,
     ReLU,
     Residual,
@@ -59,6 +62,7 @@ from glassformer.models import (
 )
 
 NORM, HEADS, FEED = LayerNorm(6), SelfAttention(MultiHeadAttention(6, heads=3)), FeedForward(6, 7)
+T5_HEADS = MultiHeadAttention(6, heads=3, bias=False, scale=1.0, head_width=4)
 PICTURES = Images(shape=(8, 12, 3), classes=5, mean=0.2, std=0.7)
 WORDS = Text(vocabulary=11, context=9)
 READER = BERT(WORDS, segments=13, width=6, hidden=7, heads=3, depth=1, eps=1e-5)
@@ -118,6 +122,24 @@ LAYERS = [
     Case("pre-norm block (rms norm)", PreNormBlock(RMSNorm(6), HEADS, FEED)),
     Case("post-norm block", PostNormBlock(NORM, HEADS, FEED)),
     Case("post-norm block (mask, dropout)", PostNormBlock(NORM, HEADS, FEED, Dropout(0.2)), given=("mask", "key")),
+    Case("biased pre-norm block", BiasedPreNormBlock(RMSNorm(6), T5_HEADS, GatedFeedForward(6, 7))),
+    Case(
+        "biased pre-norm block (mask, dropout)",
+        BiasedPreNormBlock(NORM, HEADS.multi_head, FEED, Dropout(0.2)),
+        given=("mask", "key"),
+    ),
+    Case("pre-norm decoder block", PreNormDecoderBlock(RMSNorm(6), T5_HEADS, T5_HEADS, FEED)),
+    Case(
+        "pre-norm decoder block (masks, bias, dropout)",
+        PreNormDecoderBlock(NORM, HEADS.multi_head, HEADS.multi_head, FEED, Dropout(0.2)),
+        given=("mask", "memory_mask", "bias", "key"),
+    ),
+    Case("post-norm decoder block", PostNormDecoderBlock(NORM, HEADS.multi_head, HEADS.multi_head, FEED)),
+    Case(
+        "post-norm decoder block (masks, bias, dropout)",
+        PostNormDecoderBlock(NORM, HEADS.multi_head, HEADS.multi_head, FEED, Dropout(0.2)),
+        given=("mask", "memory_mask", "bias", "key"),
+    ),
     Case("mean pool", MeanPool()),
     Case("first token", FirstToken()),
     Case("chain", Chain((Linear(5, 3), Dropout(0.2), Tanh(), Linear(3, 7))), shape=(2, 5), given=("key",)),

@@ -4,6 +4,7 @@ Nothing here knows of models, data, training or files; a layer may use other lay
 """
 
 from glassformer.layers.attention import Attention
+from glassformer.layers.biased_pre_norm_block import BiasedPreNormBlock
 from glassformer.layers.blockwise_attention import BlockwiseAttention
 from glassformer.layers.causal_self_attention import CausalSelfAttention
 from glassformer.layers.chain import Chain
@@ -26,7 +27,9 @@ from glassformer.layers.multi_head import MultiHeadAttention
 from glassformer.layers.patches import Patches
 from glassformer.layers.positions import Positions
 from glassformer.layers.post_norm_block import PostNormBlock
+from glassformer.layers.post_norm_decoder_block import PostNormDecoderBlock
 from glassformer.layers.pre_norm_block import PreNormBlock
+from glassformer.layers.pre_norm_decoder_block import PreNormDecoderBlock
 from glassformer.layers.relative_bias import RelativeBias
 from glassformer.layers.relu import ReLU
 from glassformer.layers.residual import Residual
@@ -47,6 +50,7 @@ __all__ = [
     "LSTM",
     "RNN",
     "Attention",
+    "BiasedPreNormBlock",
     "BlockwiseAttention",
     "CausalSelfAttention",
     "Chain",
@@ -66,7 +70,9 @@ __all__ = [
     "Patches",
     "Positions",
     "PostNormBlock",
+    "PostNormDecoderBlock",
     "PreNormBlock",
+    "PreNormDecoderBlock",
     "RMSNorm",
     "ReLU",
     "RelativeBias",

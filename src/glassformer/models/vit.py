@@ -71,6 +71,7 @@ class ViT(Model):
     start: positions.Start = positions.Sinusoidal()  # first value of the trained table
     with_class_token: bool = False
     dropout: float = 0.0
+    eps: float = 1e-5  # of the norms; 1e-12 in published weights
 
     @property
     def patches(self) -> Patches:
@@ -99,7 +100,7 @@ class ViT(Model):
 
     @property
     def norm(self) -> LayerNorm:
-        return LayerNorm(self.width)
+        return LayerNorm(self.width, self.eps)
 
     @property
     def pool(self) -> FirstToken | MeanPool:

@@ -1,0 +1,88 @@
+"""Encoder block of T5: the pre-norm block, with a bias on the scores that comes in beside x.
+
+forward    resid_mid  = resid_pre + drop1(attn(h, h, bias)), where h = norm1(resid_pre)
+           resid_post = resid_mid + drop2(ff(norm2(resid_mid)))
+backward   that of pre_norm_block.py; all blocks read the same bias, so a model adds up the gradients that each returns
+
+Its weights and what it keeps are those of pre_norm_block.py. The bias is made by relative_bias.py.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+
+from glassformer.layers import multi_head
+from glassformer.layers.contract import Layer, split_or_none
+from glassformer.layers.dropout import Dropout
+from glassformer.layers.pre_norm_block import Cache, Params
+from glassformer.names import scope, tag
+from glassformer.shapes import Array, Bool, Float, Key
+
+
+class Inputs(NamedTuple):
+    x: Float[Array, "B T C"]
+    bias: Float[Array, "#B #H #T #T"]  # added to the scores
+
+
+@dataclass(frozen=True)
+class BiasedPreNormBlock:
+    norm: Layer  # settings of both norms; each has weights of its own
+    attn: Layer  # multi-head or grouped-query
+    ff: Layer  # feed-forward, gated or not
+    dropout: Dropout = Dropout(0.0)
+
+    def init(self, key: Key) -> Params:
+        key_norm1, key_attn, key_norm2, key_ff = jax.random.split(key, 4)
+        return Params(
+            norm1=self.norm.init(key_norm1),
+            attn=self.attn.init(key_attn),
+            norm2=self.norm.init(key_norm2),
+            ff=self.ff.init(key_ff),
+        )
+
+    def forward(
+        self,
+        params: Params,
+        x: Inputs,
+        *,
+        mask: Bool[Array, "#B #H #T #T"] | None = None,
+        key: Key | None = None,
+    ) -> tuple[Float[Array, "B T C"], Cache]:
+        key1, key2 = split_or_none(key, 2)
+        resid_pre = tag("resid_pre", x.x)
+        with scope("norm1"):
+            h, norm1 = self.norm.forward(params.norm1, resid_pre)
+        with scope("attn"):
+            a, attn = self.attn.forward(params.attn, multi_head.Inputs(query=h, memory=h, bias=x.bias), mask=mask)
+        with scope("drop1"):
+            a, drop1 = self.dropout.forward(None, a, key=key1)
+        resid_mid = tag("resid_mid", resid_pre + a)
+        with scope("norm2"):
+            h, norm2 = self.norm.forward(params.norm2, resid_mid)
+        with scope("ff"):
+            f, ff = self.ff.forward(params.ff, h)
+        with scope("drop2"):
+            f, drop2 = self.dropout.forward(None, f, key=key2)
+        resid_post = tag("resid_post", resid_mid + f)
+        return resid_post, Cache(norm1=norm1, attn=attn, drop1=drop1, norm2=norm2, ff=ff, drop2=drop2)
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Inputs, Params]:
+        dresid_post = tag("dresid_post", dy)
+        # resid_post = resid_mid + drop2(ff(norm2(resid_mid)))
+        with scope("drop2"):
+            df, _ = self.dropout.backward(None, cache.drop2, dresid_post)
+        with scope("ff"):
+            dh, dff = self.ff.backward(params.ff, cache.ff, df)
+        with scope("norm2"):
+            dbranch, dnorm2 = self.norm.backward(params.norm2, cache.norm2, dh)
+        dresid_mid = tag("dresid_mid", dresid_post + dbranch)
+        # resid_mid = resid_pre + drop1(attn(h, h, bias)), where h = norm1(resid_pre)
+        with scope("drop1"):
+            da, _ = self.dropout.backward(None, cache.drop1, dresid_mid)
+        with scope("attn"):
+            d, dattn = self.attn.backward(params.attn, cache.attn, da)
+        with scope("norm1"):
+            dbranch, dnorm1 = self.norm.backward(params.norm1, cache.norm1, d.query + d.memory)
+        dresid_pre = tag("dresid_pre", dresid_mid + dbranch)
+        return Inputs(x=dresid_pre, bias=d.bias), Params(norm1=dnorm1, attn=dattn, norm2=dnorm2, ff=dff)

@@ -1,0 +1,140 @@
+"""Decoder block as in the original transformer: look back, look at a memory, feed-forward; normalise after each sum.
+
+forward    mid   = norm1(x + drop1(attn(x, x, bias))), where token t sees 0 … t
+           found = norm2(mid + drop2(cross(mid, memory)))
+           y     = norm3(found + drop3(ff(found)))
+backward   through each norm to its sum, where the gradient goes both ways; where they part, it adds up
+
+Vaswani et al., 2017. The order most later models use is pre_norm_decoder_block.py.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+
+from glassformer.layers import dropout, multi_head
+from glassformer.layers.contract import Layer, split_or_none
+from glassformer.layers.dropout import Dropout
+from glassformer.layers.masks import causal, combined
+from glassformer.layers.pre_norm_decoder_block import Inputs
+from glassformer.names import scope, tag
+from glassformer.shapes import Array, Bool, Float, Key
+
+
+class Params(NamedTuple):
+    attn: Any
+    norm1: Any
+    cross: Any
+    norm2: Any
+    ff: Any
+    norm3: Any
+
+
+class Cache(NamedTuple):
+    attn: Any
+    drop1: dropout.Cache
+    norm1: Any
+    cross: Any
+    drop2: dropout.Cache
+    norm2: Any
+    ff: Any
+    drop3: dropout.Cache
+    norm3: Any
+
+
+@dataclass(frozen=True)
+class PostNormDecoderBlock:
+    norm: Layer  # settings of all three norms; each has weights of its own
+    attn: Layer  # multi-head or grouped-query
+    cross: Layer  # likewise
+    ff: Layer  # feed-forward, gated or not
+    dropout: Dropout = Dropout(0.0)
+
+    def init(self, key: Key) -> Params:
+        key_attn, key_norm1, key_cross, key_norm2, key_ff, key_norm3 = jax.random.split(key, 6)
+        return Params(
+            attn=self.attn.init(key_attn),
+            norm1=self.norm.init(key_norm1),
+            cross=self.cross.init(key_cross),
+            norm2=self.norm.init(key_norm2),
+            ff=self.ff.init(key_ff),
+            norm3=self.norm.init(key_norm3),
+        )
+
+    def forward(
+        self,
+        params: Params,
+        x: Inputs,
+        *,
+        mask: Bool[Array, "#B #H #T #T"] | None = None,  # besides the causal one: padding
+        memory_mask: Bool[Array, "#B #H #T #S"] | None = None,
+        key: Key | None = None,
+    ) -> tuple[Float[Array, "B T C"], Cache]:
+        key1, key2, key3 = split_or_none(key, 3)
+        tokens = tag("x", x.x)
+        back = combined(causal(tokens.shape[1]), mask)
+        with scope("attn"):
+            own = multi_head.Inputs(query=tokens, memory=tokens, bias=x.bias)
+            a, attn = self.attn.forward(params.attn, own, mask=back)
+        with scope("drop1"):
+            a, drop1 = self.dropout.forward(None, a, key=key1)
+        sum1 = tag("sum1", tokens + a)
+        with scope("norm1"):
+            mid, norm1 = self.norm.forward(params.norm1, sum1)
+        with scope("cross"):
+            c, cross = self.cross.forward(params.cross, multi_head.Inputs(query=mid, memory=x.memory), mask=memory_mask)
+        with scope("drop2"):
+            c, drop2 = self.dropout.forward(None, c, key=key2)
+        sum2 = tag("sum2", mid + c)
+        with scope("norm2"):
+            found, norm2 = self.norm.forward(params.norm2, sum2)
+        with scope("ff"):
+            f, ff = self.ff.forward(params.ff, found)
+        with scope("drop3"):
+            f, drop3 = self.dropout.forward(None, f, key=key3)
+        sum3 = tag("sum3", found + f)
+        with scope("norm3"):
+            y, norm3 = self.norm.forward(params.norm3, sum3)
+        return y, Cache(
+            attn=attn,
+            drop1=drop1,
+            norm1=norm1,
+            cross=cross,
+            drop2=drop2,
+            norm2=norm2,
+            ff=ff,
+            drop3=drop3,
+            norm3=norm3,
+        )
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Inputs, Params]:
+        # y = norm3(found + drop3(ff(found)))
+        with scope("norm3"):
+            dsum3, dnorm3 = self.norm.backward(params.norm3, cache.norm3, dy)
+        dsum3 = tag("dsum3", dsum3)
+        with scope("drop3"):
+            df, _ = self.dropout.backward(None, cache.drop3, dsum3)
+        with scope("ff"):
+            dbranch, dff = self.ff.backward(params.ff, cache.ff, df)
+        dfound = dsum3 + dbranch
+        # found = norm2(mid + drop2(cross(mid, memory)))
+        with scope("norm2"):
+            dsum2, dnorm2 = self.norm.backward(params.norm2, cache.norm2, dfound)
+        dsum2 = tag("dsum2", dsum2)
+        with scope("drop2"):
+            dc, _ = self.dropout.backward(None, cache.drop2, dsum2)
+        with scope("cross"):
+            d_cross, dcross = self.cross.backward(params.cross, cache.cross, dc)
+        dmid = dsum2 + d_cross.query
+        # mid = norm1(x + drop1(attn(x, x, bias)))
+        with scope("norm1"):
+            dsum1, dnorm1 = self.norm.backward(params.norm1, cache.norm1, dmid)
+        dsum1 = tag("dsum1", dsum1)
+        with scope("drop1"):
+            da, _ = self.dropout.backward(None, cache.drop1, dsum1)
+        with scope("attn"):
+            d, dattn = self.attn.backward(params.attn, cache.attn, da)
+        dx = tag("dx", dsum1 + d.query + d.memory)
+        dparams = Params(attn=dattn, norm1=dnorm1, cross=dcross, norm2=dnorm2, ff=dff, norm3=dnorm3)
+        return Inputs(x=dx, memory=d_cross.memory, bias=d.bias), dparams

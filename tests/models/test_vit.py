@@ -1,0 +1,16 @@
+"""Settings of the vision transformer that no other test would miss."""
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.models import ViT
+
+
+def test_eps_reaches_every_norm() -> None:
+    model = ViT(width=8, hidden=12, heads=2, eps=0.5)
+    assert model.norm.eps == 0.5
+    assert model.block.norm == model.norm
+    params, images = model.init(jax.random.key(0)), jax.random.normal(jax.random.key(1), (2, 28, 28, 1))
+    logits, cache = model.forward(params, images)
+    assert cache.norm.std_inv.max() <= 0.5**-0.5
+    assert not jnp.allclose(logits, ViT(width=8, hidden=12, heads=2).forward(params, images)[0])
