@@ -26,6 +26,7 @@ AXES = {
     "E": "width of all key heads side by side, J * D",
     "R": "buckets of distances between tokens",
     "N": "batch and heads together",
+    "W": "places that a query of window attention can look at",
     "F": "width of the feed-forward layer",
     "V": "vocabulary",
     "K": "classes",

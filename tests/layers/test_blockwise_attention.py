@@ -1,5 +1,7 @@
 """Blockwise attention is plain attention, in a fraction of its memory."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -18,6 +20,7 @@ def drawn(tokens: int, sources: int, heads: int = 3, width: int = 4) -> tuple[In
     return Inputs(q=3 * q, k=k, v=v), dz
 
 
+@partial(jax.jit, static_argnums=0)
 def both_ways(layer, x: Inputs, dz: jax.Array, **keywords):
     z, cache = layer.forward(None, x, **keywords)
     return z, layer.backward(None, cache, dz)[0]

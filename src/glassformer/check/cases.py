@@ -23,6 +23,7 @@ from glassformer.layers import (
     GroupedQueryAttention,
     LayerNorm,
     Linear,
+    LinearAttention,
     MeanPool,
     MultiHeadAttention,
     Patches,
@@ -43,6 +44,7 @@ from glassformer.layers import (
     Standardise,
     Tanh,
     TiedHead,
+    WindowAttention,
 )
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
 from glassformer.losses import CrossEntropy, LabelSmoothing
@@ -153,6 +155,13 @@ LAYERS = [
     Case("blockwise attention", BlockwiseAttention(block=2)),
     Case("blockwise attention (keep, scale)", BlockwiseAttention(block=4, scale=0.7), given=("keep",)),
     Case("blockwise attention (causal)", BlockwiseAttention(block=2, causal=True)),
+    Case("window attention", WindowAttention(1)),
+    Case(
+        "window attention (global tokens, keep, scale)", WindowAttention(1, global_tokens=1, scale=0.7), given=("keep",)
+    ),
+    Case("linear attention", LinearAttention()),
+    Case("linear attention (keep)", LinearAttention(), given=("keep",)),
+    Case("linear attention (causal)", LinearAttention(causal=True, block=2)),
 ]
 
 LOSSES = [

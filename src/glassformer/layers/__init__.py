@@ -21,6 +21,7 @@ from glassformer.layers.grouped_query import GroupedQueryAttention
 from glassformer.layers.gru import GRU
 from glassformer.layers.layer_norm import LayerNorm
 from glassformer.layers.linear import Linear
+from glassformer.layers.linear_attention import LinearAttention
 from glassformer.layers.lstm import LSTM
 from glassformer.layers.mean_pool import MeanPool
 from glassformer.layers.multi_head import MultiHeadAttention
@@ -43,6 +44,7 @@ from glassformer.layers.softmax import Softmax
 from glassformer.layers.standardise import Standardise
 from glassformer.layers.tanh import Tanh
 from glassformer.layers.tied_head import TiedHead
+from glassformer.layers.window_attention import WindowAttention
 
 __all__ = [
     "GELU",
@@ -65,6 +67,7 @@ __all__ = [
     "Layer",
     "LayerNorm",
     "Linear",
+    "LinearAttention",
     "MeanPool",
     "MultiHeadAttention",
     "Patches",
@@ -85,5 +88,6 @@ __all__ = [
     "Standardise",
     "Tanh",
     "TiedHead",
+    "WindowAttention",
     "as_jax",
 ]

@@ -94,7 +94,7 @@ def by_token(x: Float[Array, "N T D"], of: Float[Array, "B _ H D"]) -> Float[Arr
 
 
 def join_heads(x: Float[Array, "B H T D"]) -> Float[Array, "N T D"]:
-    return x.reshape(-1, *x.shape[2:])
+    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
 def split_heads(x: Float[Array, "N T S"], of: Float[Array, "B _ H D"]) -> Float[Array, "B H T S"]:

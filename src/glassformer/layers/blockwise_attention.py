@@ -25,6 +25,7 @@ from jax import lax
 
 from glassformer.errors import ShapeError, at_least
 from glassformer.layers.attention import Inputs, by_head, by_token, split_heads, transposed
+from glassformer.layers.blocks import cut, joined, places
 from glassformer.names import tag
 from glassformer.shapes import Array, Bool, Float, Integer, Key
 
@@ -103,7 +104,12 @@ class BlockwiseAttention:
         dz = tag("dz", dy)
         rowsum = jnp.sum(dz * cache.z, axis=-1, keepdims=True)  # = rowsum(dpattern * pattern)
         lse = jnp.swapaxes(cache.lse, 1, 2)[..., None]
-        rows = (self.queries(q), self.cut(by_head(dz)), self.cut(by_head(lse)), self.cut(by_head(rowsum)))
+        rows = (
+            self.queries(q),
+            cut(by_head(dz), self.block),
+            cut(by_head(lse), self.block),
+            cut(by_head(rowsum), self.block),
+        )
 
         def one_block(dq: Array, keys: Keys) -> tuple[Array, tuple[Array, Array]]:
             def add_queries(
@@ -143,7 +149,7 @@ class BlockwiseAttention:
         return lax.cond(keys.place[0] <= queries.place[-1], looking, lambda: unchanged) if self.causal else looking()
 
     def queries(self, q: Float[Array, "B T H D"]) -> Queries:
-        return Queries(q=self.cut(by_head(q) * self.scale_for(q)), place=self.places(q.shape[1]))
+        return Queries(q=cut(by_head(q) * self.scale_for(q), self.block), place=places(q.shape[1], self.block))
 
     def keys(self, k: Float[Array, "B S H D"], v: Float[Array, "B S H D"], keep: Bool[Array, "B S"] | None) -> Keys:
         batch, sources, heads, _ = k.shape
@@ -152,28 +158,15 @@ class BlockwiseAttention:
             raise ShapeError(
                 f"blockwise attention: keep of shape {keep.shape} came, expected {(batch, sources)}: (B, S)"
             )
-        by_heads = jnp.repeat(keep, heads, axis=0)
-        return Keys(self.cut(by_head(k)), self.cut(by_head(v)), self.places(sources), self.cut(by_heads))
-
-    def cut(self, x: Float[Array, "N T *D"]) -> Float[Array, "L N T *D"]:
-        """Into blocks of tokens, the last one filled up with zeros (False)."""
-        count = -(-x.shape[1] // self.block)
-        fill = [(0, 0)] * x.ndim
-        fill[1] = (0, count * self.block - x.shape[1])
-        return jnp.moveaxis(jnp.pad(x, fill).reshape(x.shape[0], count, self.block, *x.shape[2:]), 1, 0)
-
-    def places(self, tokens: int) -> Integer[Array, "L T"]:
-        count = -(-tokens // self.block)
-        return jnp.arange(count * self.block).reshape(count, self.block)
+        return Keys(
+            k=cut(by_head(k), self.block),
+            v=cut(by_head(v), self.block),
+            place=places(sources, self.block),
+            keep=cut(jnp.repeat(keep, heads, axis=0), self.block),
+        )
 
     def scale_for(self, q: Float[Array, "B T H D"]) -> float:
         return q.shape[-1] ** -0.5 if self.scale is None else self.scale
-
-
-def joined(blocks: Float[Array, "L N T D"], tokens: int) -> Float[Array, "N T D"]:
-    """The blocks side by side, without what filled up the last one."""
-    x = jnp.moveaxis(blocks, 0, 1)
-    return x.reshape(x.shape[0], -1, x.shape[-1])[:, :tokens]
 
 
 def finite(highest: Float[Array, "N T 1"]) -> Float[Array, "N T 1"]:
