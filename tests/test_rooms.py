@@ -15,7 +15,7 @@ ORDER = [  # a room may import from its own line and from the lines above it
     {"layers", "losses", "data"},
     {"models"},
     {"train", "recipes", "native"},
-    {"check", "lens"},
+    {"check", "lens", "hub"},
     {"bench"},
     {"cli"},
 ]
@@ -48,7 +48,7 @@ def test_imports_point_down() -> None:
     assert upward == []
 
 
-@pytest.mark.parametrize("room", ["layers", "losses", "models", "data", "train", "check"])
+@pytest.mark.parametrize("room", ["layers", "losses", "models", "data", "train", "check", "hub"])
 def test_lower_rooms_import_with_jax_alone(room: str) -> None:
     code = f"""
 import sys

@@ -1,0 +1,89 @@
+"""GPT-2: `GPT2LMHeadModel` of transformers and our `GPT`, both ways.
+
+Its matrices are (in, out), as ours, with q, k and v side by side in one. A tied head is not in the file.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from glassformer.errors import SettingError
+from glassformer.hub import settings, tensors
+from glassformer.hub.tensors import Tensor, linear, norm
+from glassformer.models import GPT, Text
+from glassformer.models.gpt import Params
+
+BUFFERS = (".attn.bias", ".attn.masked_bias")  # the causal mask, which early files carry
+
+
+def model_from(config: Mapping[str, Any]) -> GPT:
+    """The model that a `config.json` describes."""
+    settings.refuse(
+        config,
+        scale_attn_weights=True,
+        scale_attn_by_inverse_layer_idx=False,
+        add_cross_attention=False,
+    )
+    return GPT(
+        text=Text(config["vocab_size"], config["n_positions"]),
+        width=config["n_embd"],
+        hidden=config.get("n_inner") or 4 * config["n_embd"],
+        heads=config["n_head"],
+        depth=config["n_layer"],
+        tied=config.get("tie_word_embeddings", True),
+        dropout=config.get("resid_pdrop", 0.1),
+        eps=config.get("layer_norm_epsilon", 1e-5),
+        activation=settings.activation(config, "activation_function", "gelu_new"),
+    )
+
+
+def config_of(model: GPT) -> dict[str, Any]:
+    """What belongs into `config.json` so that `model_from` gives the model back."""
+    if model.rotary is not None:
+        raise SettingError("GPT-2 has a learned table of positions; a model with rotary positions has no place in it")
+    return {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": model.text.vocabulary,
+        "n_positions": model.text.context,
+        "n_embd": model.width,
+        "n_inner": model.hidden,
+        "n_head": model.heads,
+        "n_layer": model.depth,
+        "tie_word_embeddings": model.tied,
+        "resid_pdrop": model.dropout,
+        "embd_pdrop": model.dropout,
+        "attn_pdrop": 0.0,
+        "layer_norm_epsilon": model.eps,
+        "activation_function": settings.activation_word(model.activation),
+    }
+
+
+def to_tensors(model: GPT, params: Params) -> dict[str, Any]:
+    return tensors.to_theirs(table(model), params)
+
+
+def from_tensors(model: GPT, given: Mapping[str, Any]) -> Params:
+    """Files of the bare `GPT2Model`, as published, lack the `transformer.` in front of every name."""
+    bare = "wte.weight" in given
+    ignored = (*BUFFERS, "lm_head.weight") if model.tied else BUFFERS
+    return tensors.to_ours(table(model, "" if bare else "transformer."), given, model, ignored)
+
+
+def table(model: GPT, prefix: str = "transformer.") -> list[Tensor]:
+    rows = [Tensor(f"{prefix}wte.weight", ("embed.emb",)), Tensor(f"{prefix}wpe.weight", ("positions.pos",))]
+    for i in range(model.depth):
+        rows += block(f"{prefix}h.{i}", f"blocks.{i}")
+    rows += norm(f"{prefix}ln_f", "norm")
+    return rows if model.tied else [*rows, Tensor("lm_head.weight", ("head.emb",))]
+
+
+def block(theirs: str, ours: str) -> list[Tensor]:
+    return [
+        *norm(f"{theirs}.ln_1", f"{ours}.norm1"),
+        Tensor(f"{theirs}.attn.c_attn.weight", tuple(f"{ours}.attn.w_{part}" for part in "qkv")),
+        Tensor(f"{theirs}.attn.c_attn.bias", tuple(f"{ours}.attn.b_{part}" for part in "qkv")),
+        *linear(f"{theirs}.attn.c_proj", f"{ours}.attn.w_o", f"{ours}.attn.b_o", turned=False),
+        *norm(f"{theirs}.ln_2", f"{ours}.norm2"),
+        *linear(f"{theirs}.mlp.c_fc", f"{ours}.ff.w_up", f"{ours}.ff.b_up", turned=False),
+        *linear(f"{theirs}.mlp.c_proj", f"{ours}.ff.w_down", f"{ours}.ff.b_down", turned=False),
+    ]

@@ -1,0 +1,66 @@
+"""A model of the transformers library as the referee: its weights in ours, then logits, loss, every gradient."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers", minversion="5.22")  # earlier releases name some parameters otherwise
+import torch
+
+from glassformer.check import gradient_error
+from glassformer.losses import CrossEntropy
+
+TOLERANCES = {"float64": 1e-9, "float32": 1e-4}
+
+
+class Outcome(NamedTuple):
+    logits: Any
+    loss: Any
+    gradients: dict[str, Any]  # by their names, in their shapes
+
+
+def drawn(theirs: Any, precision: str) -> Any:
+    """The same model with every weight drawn: theirs start with ones and zeros, which hide mistakes."""
+    torch.manual_seed(0)
+    theirs = theirs.to(getattr(torch, precision)).eval()
+    for weight in theirs.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    return theirs
+
+
+def tensors_of(theirs: Any) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in theirs.state_dict().items()}
+
+
+def of_theirs(theirs: Any, logits: torch.Tensor, loss: torch.Tensor) -> Outcome:
+    """A weight that is not used has no gradient there, and is no parameter of ours."""
+    loss.backward()
+    gradients = {name: weight.grad.numpy() for name, weight in theirs.named_parameters() if weight.grad is not None}
+    return Outcome(logits.detach().numpy(), loss.detach().numpy(), gradients)
+
+
+def of_ours(
+    model: Any, params: Any, ids: Any, labels: Any, to_tensors: Callable[..., dict[str, Any]], **keywords: Any
+) -> Outcome:
+    """Labels of -100 count for nothing, as there."""
+    logits, cache = model.forward(params, jnp.asarray(ids), **keywords)
+    labels = jnp.asarray(labels)
+    loss, loss_cache = CrossEntropy().forward(None, logits, labels=labels, weights=labels != -100)
+    dlogits, _ = CrossEntropy().backward(None, loss_cache, jnp.ones_like(loss))
+    dx, dparams = model.backward(params, cache, dlogits)
+    assert dx is None
+    assert jax.tree.structure(dparams) == jax.tree.structure(params)
+    return Outcome(logits, loss, to_tensors(dparams))
+
+
+def disagreement(ours: Outcome, theirs: Outcome) -> dict[str, float]:
+    """The largest difference over the largest magnitude: of the logits, the loss, and among all gradients."""
+    assert set(ours.gradients) == set(theirs.gradients)
+    for name, gradient in theirs.gradients.items():
+        assert (ours.gradients[name].shape, ours.gradients[name].dtype) == (gradient.shape, gradient.dtype), name
+    return {field: gradient_error(getattr(ours, field), getattr(theirs, field)) for field in Outcome._fields}
