@@ -13,6 +13,7 @@ from glassformer.layers import (
     BlockwiseAttention,
     CausalSelfAttention,
     Chain,
+    Checkpoint,
     ClassToken,
     Dropout,
     Embedding,
@@ -162,6 +163,10 @@ LAYERS = [
     Case("linear attention", LinearAttention()),
     Case("linear attention (keep)", LinearAttention(), given=("keep",)),
     Case("linear attention (causal)", LinearAttention(causal=True, block=2)),
+    Case("checkpoint", Checkpoint(PreNormBlock(NORM, HEADS, FEED))),
+    Case(
+        "checkpoint (mask, dropout)", Checkpoint(PreNormBlock(NORM, HEADS, FEED, Dropout(0.2))), given=("mask", "key")
+    ),
 ]
 
 LOSSES = [

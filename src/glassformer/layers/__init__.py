@@ -8,6 +8,7 @@ from glassformer.layers.biased_pre_norm_block import BiasedPreNormBlock
 from glassformer.layers.blockwise_attention import BlockwiseAttention
 from glassformer.layers.causal_self_attention import CausalSelfAttention
 from glassformer.layers.chain import Chain
+from glassformer.layers.checkpoint import Checkpoint
 from glassformer.layers.class_token import ClassToken
 from glassformer.layers.contract import Layer, as_jax
 from glassformer.layers.dropout import Dropout
@@ -56,6 +57,7 @@ __all__ = [
     "BlockwiseAttention",
     "CausalSelfAttention",
     "Chain",
+    "Checkpoint",
     "ClassToken",
     "Dropout",
     "Embedding",
