@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 pytest.importorskip("torch")
@@ -14,6 +15,7 @@ import torch
 
 from glassformer.check import gradient_error
 from glassformer.losses import CrossEntropy
+from glassformer.train import loss_and_gradient
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4}
 
@@ -64,3 +66,32 @@ def disagreement(ours: Outcome, theirs: Outcome) -> dict[str, float]:
     for name, gradient in theirs.gradients.items():
         assert (ours.gradients[name].shape, ours.gradients[name].dtype) == (gradient.shape, gradient.dtype), name
     return {field: gradient_error(getattr(ours, field), getattr(theirs, field)) for field in Outcome._fields}
+
+
+def ten_steps(theirs: Any, loss_of: Callable[[], torch.Tensor]) -> np.ndarray:
+    """The losses before each of ten steps of AdamW."""
+    rule = torch.optim.AdamW(theirs.parameters(), lr=1e-2, weight_decay=0.01)
+    losses = []
+    for _ in range(10):
+        rule.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        rule.step()
+        losses.append(loss.item())
+    return np.array(losses)
+
+
+def ten_steps_of_ours(model: Any, params: Any, ids: Any, labels: Any) -> np.ndarray:
+    rule = optax.adamw(1e-2, weight_decay=0.01)
+    memory, losses = rule.init(params), []
+
+    @jax.jit
+    def step(params: Any, memory: Any) -> tuple[Any, Any, Any]:
+        loss, dparams = loss_and_gradient(model, CrossEntropy(), params, ids, labels=labels, weights=labels != -100)
+        updates, memory = rule.update(dparams, memory, params)
+        return optax.apply_updates(params, updates), memory, loss
+
+    for _ in range(10):
+        params, memory, loss = step(params, memory)
+        losses.append(float(loss))
+    return np.array(losses)

@@ -14,7 +14,16 @@ import transformers
 
 from glassformer.hub import bert
 
-from .hugging_face import TOLERANCES, disagreement, drawn, of_ours, of_theirs, tensors_of
+from .hugging_face import (
+    TOLERANCES,
+    disagreement,
+    drawn,
+    of_ours,
+    of_theirs,
+    ten_steps,
+    ten_steps_of_ours,
+    tensors_of,
+)
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "as published": {"hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 17},
@@ -135,3 +144,17 @@ def test_round_trip_gives_identical_tensors(name: str, architecture: str) -> Non
     for key, value in theirs.state_dict().items():
         if key not in missing or theirs.config.tie_word_embeddings:
             assert torch.equal(again.state_dict()[key], value), key
+
+
+@pytest.mark.parametrize("architecture", bert.ARCHITECTURES)
+def test_ten_steps_of_adamw(architecture: str) -> None:
+    draw = np.random.default_rng(0)
+    theirs = model_for("as published", architecture, "float32")
+    ids, labels = draw.integers(1, VOCABULARY, size=(BATCH, TOKENS)), labels_for(architecture, draw)
+    model = bert.model_from(theirs.config.to_dict(), architecture)
+    tensors = {key: value.copy() for key, value in tensors_of(theirs).items()}
+    params = bert.from_tensors(model, tensors, architecture)
+    ours = ten_steps_of_ours(model, params, jnp.asarray(ids), jnp.asarray(labels))
+    expected = ten_steps(theirs, lambda: theirs(torch.tensor(ids), **asked(architecture, labels)).loss)
+    assert expected[-1] < expected[0]
+    assert np.abs(ours / expected - 1).max() < 1e-4

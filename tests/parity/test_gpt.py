@@ -15,7 +15,16 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from glassformer.hub import gpt2
 
-from .hugging_face import TOLERANCES, disagreement, drawn, of_ours, of_theirs, tensors_of
+from .hugging_face import (
+    TOLERANCES,
+    disagreement,
+    drawn,
+    of_ours,
+    of_theirs,
+    ten_steps,
+    ten_steps_of_ours,
+    tensors_of,
+)
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "as published": {"n_embd": 12, "n_head": 3},
@@ -83,3 +92,16 @@ def test_round_trip_gives_identical_tensors(name: str) -> None:
     assert missing in ([], ["lm_head.weight"])  # tied: a second name of the table
     for key, value in theirs.state_dict().items():
         assert torch.equal(again.state_dict()[key], value), key
+
+
+@pytest.mark.parametrize("name", ["as published", "own head"])
+def test_ten_steps_of_adamw(name: str) -> None:
+    ids = np.random.default_rng(0).integers(VOCABULARY, size=(BATCH, TOKENS))
+    theirs = drawn(GPT2LMHeadModel(config_for(name)), "float32")
+    model = gpt2.model_from(theirs.config.to_dict())
+    params = gpt2.from_tensors(model, {key: value.copy() for key, value in tensors_of(theirs).items()})
+    labels = np.concatenate([ids[:, 1:], np.full((BATCH, 1), -100)], axis=1)
+    ours = ten_steps_of_ours(model, params, jnp.asarray(ids), jnp.asarray(labels))
+    expected = ten_steps(theirs, lambda: theirs(torch.tensor(ids), labels=torch.tensor(ids)).loss)
+    assert expected[-1] < expected[0]
+    assert np.abs(ours / expected - 1).max() < 1e-4
