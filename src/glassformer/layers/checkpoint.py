@@ -54,9 +54,9 @@ class Checkpoint:
         with visiting(lambda _, value: value):  # these values have been shown already
             _, inner = self.run(params, cache.given._replace(x=not_before(dy, cache.given.x)))
         dx, dparams = self.inner.backward(params, inner, dy)
-        for name, leaf in named_leaves(Cache(given=Given(x=dx))).items():
-            tag(gradient_name(name), leaf)
-        return dx, dparams
+        d = Cache(given=Given(x=dx))
+        d = with_leaves(d, {name: tag(gradient_name(name), leaf) for name, leaf in named_leaves(d).items()})
+        return d.given.x, dparams
 
     def run(self, params: Any, given: Given) -> tuple[Any, Any]:
         keywords = keywords_for(self.inner, mask=given.mask, memory_mask=given.memory_mask, key=given.key)

@@ -84,12 +84,11 @@ class WindowAttention:
         # z = pattern @ around(v) + global_pattern @ v
         pattern, global_pattern = cut(join_heads(cache.pattern), self.window), join_heads(cache.global_pattern)
         dv = self.around_backward(flipped(pattern) @ dz_near, tokens) + flipped(global_pattern) @ dz_global
-        dpattern, dglobal_pattern = dz_near @ flipped(self.around(v)), dz_global @ flipped(v)
-        tag("dpattern", split_heads(joined(dpattern, tokens), of=dz))
-        tag("dglobal_pattern", split_heads(dglobal_pattern, of=dz))
+        dpattern = tag("dpattern", split_heads(joined(dz_near @ flipped(self.around(v)), tokens), of=dz))
+        dglobal_pattern = tag("dglobal_pattern", split_heads(dz_global @ flipped(v), of=dz))
         # pattern = softmax(q @ around(k)^T * scale), and likewise global_pattern
-        dproducts = softmax_backward(pattern, dpattern) * scale
-        dglobal_products = softmax_backward(global_pattern, dglobal_pattern) * scale
+        dproducts = softmax_backward(pattern, cut(join_heads(dpattern), self.window)) * scale
+        dglobal_products = softmax_backward(global_pattern, join_heads(dglobal_pattern)) * scale
         dq = joined(dproducts @ self.around(k), tokens) + fill(dglobal_products @ k, tokens)
         dk_near = self.around_backward(flipped(dproducts) @ cut(q, self.window), tokens)
         dk = dk_near + flipped(dglobal_products) @ self.first(q)
