@@ -53,6 +53,7 @@ from glassformer.models import (
     BERT,
     GPT,
     MLP,
+    T5,
     BERTFor,
     ClassHead,
     Images,
@@ -69,6 +70,7 @@ T5_HEADS = MultiHeadAttention(6, heads=3, bias=False, scale=1.0, head_width=4)
 PICTURES = Images(shape=(8, 12, 3), classes=5, mean=0.2, std=0.7)
 WORDS = Text(vocabulary=11, context=9)
 READER = BERT(WORDS, segments=13, width=6, hidden=7, heads=3, depth=1, eps=1e-5)
+WRITER = T5(WORDS, width=6, hidden=7, heads=3, head_width=4, depth=1, decoder_depth=2, buckets=8, reach=20)
 
 LAYERS = [
     Case("standardise", Standardise(mean=0.2, std=0.7), spread=100.0),
@@ -203,6 +205,12 @@ MODELS = [
     Case("bert for classes", BERTFor(READER, ClassHead(6, classes=5)), given=("segments", "keep")),
     Case("bert for spans", BERTFor(READER, SpanHead(6)), given=("segments", "keep")),
     Case("bert for masked tokens", BERTFor(READER, MaskedHead(6, vocabulary=11)), given=("keep",)),
+    Case("t5", replace(WRITER, depth=2, decoder_depth=None)),
+    Case(
+        "t5 (v1.1, padding, dropout)",
+        replace(WRITER, gated=True, activation=GELUTanh(), tied=False, dropout=0.2),
+        given=("keep", "key"),
+    ),
 ]
 
 CASES = {case.name: case for case in (*LAYERS, *LOSSES, *MODELS)}

@@ -10,6 +10,7 @@ from glassformer.models.images import Images
 from glassformer.models.mlp import MLP
 from glassformer.models.model import Model
 from glassformer.models.patch_attention import PatchAttention
+from glassformer.models.t5 import T5
 from glassformer.models.text import Text
 from glassformer.models.vit import ViT
 
@@ -20,6 +21,7 @@ __all__ = [
     "GPT",
     "MLP",
     "MODELS",
+    "T5",
     "BERTFor",
     "ClassHead",
     "Images",

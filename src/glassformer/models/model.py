@@ -22,8 +22,8 @@ class Network(ABC):
     def backward(self, params: Any, cache: Any, dy: Any) -> tuple[Any, Any]: ...
 
     @abstractmethod
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        """The shape of a batch this model takes."""
+    def example(self, batch: int) -> Any:
+        """The shape of a batch this model takes: a `jax.ShapeDtypeStruct`, or several in a NamedTuple."""
 
     def __str__(self) -> str:
         from glassformer.models.summary import summarise

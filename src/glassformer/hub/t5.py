@@ -1,0 +1,109 @@
+"""T5, v1.0 and v1.1: `T5ForConditionalGeneration` of transformers and our `T5`, both ways. Its matrices are (out, in).
+
+The relative bias of a stack, which all of its blocks read, is kept in the first of them. The embedding may be in the
+file under further names: those are copies. An unscaled head (v1.1) has its own tensor, a scaled one (v1.0) has not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from glassformer.hub import settings, tensors
+from glassformer.hub.tensors import Tensor
+from glassformer.models import T5, Text
+from glassformer.models.t5 import Params
+
+COPIES = ("coder.embed_tokens.weight",)
+UNUSED = ("EncDecAttention.relative_attention_bias.weight",)  # in early files; cross-attention has no bias
+
+CONTEXT = 512  # where the file says nothing: relative positions end nowhere
+
+
+def model_from(config: Mapping[str, Any]) -> T5:
+    """The model that a `config.json` describes."""
+    kind = config.get("feed_forward_proj", "relu")
+    gated = kind.startswith("gated-")
+    if kind == "gated-gelu":  # by this word T5 means the one by tanh
+        kind = "gated-gelu_new"
+    return T5(
+        text=Text(config["vocab_size"], config.get("n_positions", CONTEXT)),
+        width=config["d_model"],
+        hidden=config["d_ff"],
+        heads=config["num_heads"],
+        head_width=config["d_kv"],
+        depth=config["num_layers"],
+        decoder_depth=config.get("num_decoder_layers"),
+        buckets=config.get("relative_attention_num_buckets", 32),
+        reach=config.get("relative_attention_max_distance", 128),
+        gated=gated,
+        activation=settings.activation({"feed_forward_proj": kind.removeprefix("gated-")}, "feed_forward_proj", "relu"),
+        tied=config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True)),
+        dropout=config.get("dropout_rate", 0.1),
+        eps=config.get("layer_norm_epsilon", 1e-6),
+    )
+
+
+def config_of(model: T5) -> dict[str, Any]:
+    """What belongs into `config.json` so that `model_from` gives the model back."""
+    word = settings.activation_word(model.activation)
+    return {
+        "model_type": "t5",
+        "architectures": ["T5ForConditionalGeneration"],
+        "is_encoder_decoder": True,
+        "vocab_size": model.text.vocabulary,
+        "n_positions": model.text.context,
+        "d_model": model.width,
+        "d_ff": model.hidden,
+        "num_heads": model.heads,
+        "d_kv": model.head_width,
+        "num_layers": model.depth,
+        "num_decoder_layers": model.decoder_blocks,
+        "relative_attention_num_buckets": model.buckets,
+        "relative_attention_max_distance": model.reach,
+        "feed_forward_proj": f"gated-{word}" if model.gated else word,
+        "tie_word_embeddings": model.tied,
+        "dropout_rate": model.dropout,
+        "layer_norm_epsilon": model.eps,
+    }
+
+
+def to_tensors(model: T5, params: Params) -> dict[str, Any]:
+    return tensors.to_theirs(table(model), params)
+
+
+def from_tensors(model: T5, given: Mapping[str, Any]) -> Params:
+    ignored = (*COPIES, *UNUSED, "lm_head.weight") if model.tied else (*COPIES, *UNUSED)
+    return tensors.to_ours(table(model), given, model, ignored)
+
+
+def table(model: T5) -> list[Tensor]:
+    rows = [Tensor("shared.weight", ("embed.emb",))]
+    for stack, depth in ("encoder", model.depth), ("decoder", model.decoder_blocks):
+        bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        rows.append(Tensor(bias, (f"{stack}.bias.table",)))
+        for i in range(depth):
+            rows += block(f"{stack}.block.{i}.layer", f"{stack}.blocks.{i}", model.gated, cross=stack == "decoder")
+        rows.append(Tensor(f"{stack}.final_layer_norm.weight", (f"{stack}.norm.gain",)))
+    return rows if model.tied else [*rows, Tensor("lm_head.weight", ("head.emb",))]
+
+
+def block(theirs: str, ours: str, gated: bool, cross: bool) -> list[Tensor]:
+    rows = [*attention(f"{theirs}.0.SelfAttention", f"{ours}.attn"), norm(f"{theirs}.0", f"{ours}.norm1")]
+    if cross:
+        rows += [*attention(f"{theirs}.1.EncDecAttention", f"{ours}.cross"), norm(f"{theirs}.1", f"{ours}.norm2")]
+    last = 2 if cross else 1
+    wide = {"wi_0": "w_gate", "wi_1": "w_up"} if gated else {"wi": "w_up"}
+    feed = {**wide, "wo": "w_down"}
+    rows += [matrix(f"{theirs}.{last}.DenseReluDense.{name}", f"{ours}.ff.{feed[name]}") for name in feed]
+    return [*rows, norm(f"{theirs}.{last}", f"{ours}.norm{last + 1}")]
+
+
+def attention(theirs: str, ours: str) -> list[Tensor]:
+    return [matrix(f"{theirs}.{part}", f"{ours}.w_{part}") for part in "qkvo"]
+
+
+def matrix(theirs: str, ours: str) -> Tensor:
+    return Tensor(f"{theirs}.weight", (ours,), turned=True)
+
+
+def norm(theirs: str, ours: str) -> Tensor:
+    return Tensor(f"{theirs}.layer_norm.weight", (f"{ours}.gain",))
