@@ -2,6 +2,7 @@
 PYTHON ?= python3
 RUN := .venv/bin/
 WORKERS ?= auto
+TESTS ?= not slow
 
 .PHONY: train test check format lint types parity clean help
 
@@ -11,10 +12,11 @@ help:            ## list the commands
 train: .venv/test ## the default job: a small vision transformer on the bundled digits
 	$(RUN)glassformer train
 
-test: .venv/test ## the whole suite
-	$(RUN)python -m pytest -q -n $(WORKERS)
+test: .venv/test ## the suite, but for what takes long
+	$(RUN)python -m pytest -q -n $(WORKERS) -m "$(TESTS)"
 
-check: lint types test ## format, lint, types, then the whole suite
+check: TESTS = slow or not slow
+check: lint types test ## format, lint, types, then every test
 
 lint: .venv/test ## ruff: format and lint, changing nothing
 	$(RUN)ruff format --check .

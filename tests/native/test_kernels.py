@@ -21,7 +21,10 @@ from .compiled import VARIANTS, Kernels, compile_library, library_source, skip_w
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
 
 
-@pytest.fixture(params=VARIANTS, scope="session")
+@pytest.fixture(
+    params=[pytest.param(name, marks=() if name == "native" else pytest.mark.slow) for name in VARIANTS],
+    scope="session",
+)
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kernels:
     """All kernels at all sizes of the cases, in one library."""
     skip_what_cannot_run(request.param)

@@ -13,6 +13,8 @@ from glassformer.native.write import source_of
 
 from .compiled import X86, c_compiler
 
+pytestmark = pytest.mark.slow  # each program is compiled with its sanitizer
+
 MAIN = (Path(__file__).parent / "main.c").read_text()
 SMALL = Images((8, 6, 1), 3, 0.4, 0.3)
 

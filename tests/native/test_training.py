@@ -43,6 +43,7 @@ def few_digits(digits: Dataset) -> Dataset:
     return digits._replace(train=train)
 
 
+@pytest.mark.slow
 def test_full_trainings_agree_with_the_jax_engine_within_noise(digits: Dataset, tmp_path: Path) -> None:
     """Same seeds: same first weights, same order. Rounding drives single runs apart, but not their mean."""
     small = resolved(dataclasses.replace(preset("vit-pico"), training=Training(epochs=6, batch=32)), digits)
