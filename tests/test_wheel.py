@@ -17,6 +17,7 @@ def run(*command: str | Path, folder: Path) -> str:
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_wheel_installs_and_works_elsewhere(tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT, folder=tmp_path)
     (wheel,) = tmp_path.glob("glassformer-*.whl")

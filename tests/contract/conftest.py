@@ -7,9 +7,17 @@ A case is a layer and how to draw an example for it; `case.draw` gives params, x
 
 import pytest
 
-from glassformer.check import CASES
+from glassformer.check import CASES, Case
+from glassformer.models import BERT, GPT, T5, BERTFor
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" in metafunc.fixturenames:
-        metafunc.parametrize("case", CASES.values(), ids=CASES.keys())
+        metafunc.parametrize(
+            "case", [pytest.param(case, id=name, marks=marks_of(case)) for name, case in CASES.items()]
+        )
+
+
+def marks_of(case: Case) -> tuple[pytest.MarkDecorator, ...]:
+    """Whole text models take long to compile; their layers are cases of their own."""
+    return (pytest.mark.slow,) if isinstance(case.layer, (BERT, BERTFor, GPT, T5)) else ()
