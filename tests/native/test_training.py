@@ -12,7 +12,8 @@ from glassformer.errors import EngineError, TrainingError
 from glassformer.models import PatchAttention, ViT
 from glassformer.train import fit
 from glassformer.train.engines import choose
-from glassformer.train.loop import Listener, resolved
+from glassformer.train.loop import Listener
+from glassformer.train.resolve import resolved
 from glassformer.train.optimiser import Optimiser, Schedule
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Engine, Recipe, Training, Validation

@@ -11,9 +11,10 @@ import pytest
 
 from glassformer.data import Dataset, Samples, make_dataset
 from glassformer.models import MLP, PatchAttention, ViT
-from glassformer.train.loop import Listener, resolved
+from glassformer.train.loop import Listener
 from glassformer.train.optimiser import Optimiser, Schedule
 from glassformer.train.recipe import Engine, Recipe, Training, Validation
+from glassformer.train.resolve import resolved
 from glassformer.train.weights import load_arrays
 
 MNIST = Path(os.environ.get("GLASSFORMER_MNIST", Path(__file__).parents[3] / "shared/data/mnist"))
@@ -91,7 +92,7 @@ class Stop(Listener):
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None:
+    def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
         self.left -= 1
 
     def interrupted(self) -> bool:

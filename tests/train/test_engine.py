@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 
-from glassformer.data import hold_out
+from glassformer.data import Samples, hold_out
 from glassformer.errors import TrainingError
 from glassformer.names import named_leaves
 from glassformer.train import fit, jax_engine, loss_and_gradient
@@ -23,6 +23,8 @@ from glassformer.train.recipe import Engine, Recipe
 from glassformer.train.rng import Threefry, make_order
 from glassformer.train.run import load
 from glassformer.train.run_folder import RunFolder
+from glassformer.train.score import score_of_logits
+from glassformer.train.tasks import Classify
 
 from .small import Stop, assert_same_run, small_data, small_recipe, without_validation
 
@@ -93,12 +95,14 @@ def test_fewer_samples_than_a_batch() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 9, 10, 37])
-def test_evaluation_gives_every_image_its_own_answer(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jax_engine, "EVALUATED_AT_ONCE", 10)
+def test_every_image_is_scored_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In parts of ten, the last filled up: the same as all logits at once."""
+    monkeypatch.setattr(Classify, "at_once", 10)
     recipe = small_recipe()
-    params, images = first_params(recipe), small_data().test.images[:count]
-    found = engine_for(recipe).predict(params, images)
-    np.testing.assert_allclose(found, recipe.model.forward(params, jnp.asarray(images))[0], atol=1e-6)
+    params, samples = first_params(recipe), Samples(*(array[:count] for array in small_data().test))
+    logits, _ = recipe.model.forward(params, jnp.asarray(samples.images))
+    expected = score_of_logits(np.asarray(logits), samples.labels)
+    np.testing.assert_allclose(engine_for(recipe).score(params, samples), expected, rtol=1e-5)
 
 
 def test_shifts_move_the_image_and_bring_in_black() -> None:
@@ -141,7 +145,7 @@ def test_several_seeds_at_once_are_the_runs_of_each(kind: str, tmp_path: Path) -
 
 def test_one_of_several_seeds_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was trained side by side goes on alone, from the same place."""
-    monkeypatch.setattr(fit, "load_data", lambda name: small_data())
+    monkeypatch.setattr(fit, "load_for", lambda recipe, name, tokeniser: small_data())
     recipe = replace(small_recipe("momentum", epochs=2), engine=Engine(name="jax"))
     with pytest.raises(InterruptedRunError, match=r"stopped after epoch 1 and saved; go on with --resume .*seed-1"):
         fit.train_many(recipe, small_data(), tmp_path / "many", (1, 2), Stop(after=0))

@@ -15,6 +15,7 @@ from glassformer.train.loop import Listener, after_epoch, best
 from glassformer.train.recipe import Recipe, Training, Validation
 from glassformer.train.run import load
 from glassformer.train.run_folder import Progress, Row
+from glassformer.train.score import Score
 from glassformer.train.weights import load_arrays
 
 from .small import small_data, small_recipe, without_validation
@@ -62,10 +63,10 @@ def scored(monkeypatch: pytest.MonkeyPatch, validation: list[float], held_out: i
     """The validation scores of the epochs, as told."""
     told = iter(validation)
 
-    def accuracy(engine: JaxEngine, params: object, samples: Samples) -> float:
-        return next(told) if len(samples.labels) == held_out else 0.25
+    def score(engine: JaxEngine, params: object, samples: Samples) -> Score:
+        return Score(next(told) if len(samples.labels) == held_out else 0.25, 1.0)
 
-    monkeypatch.setattr(loop, "accuracy", accuracy)
+    monkeypatch.setattr(JaxEngine, "score", score)
 
 
 def test_the_best_weights_are_kept_and_training_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,10 +103,12 @@ def test_the_log_has_a_line_per_epoch(tmp_path: Path) -> None:
 
     result = fit.train(small_recipe("momentum", epochs=3), small_data(), tmp_path, Told())
     lines = [line.split(",") for line in (tmp_path / "log.csv").read_text().splitlines()]
-    assert lines[0] == ["epoch", "loss", "time", "test_accuracy", "val_accuracy", "lr"]
+    assert ",".join(lines[0]) == "epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss"
     assert [line[0] for line in lines[1:]] == ["1", "2", "3"]
     assert [line[4] for line in lines[1:]] == ["", "", ""]
     assert [float(line[5]) for line in lines[1:]] == [0.05, 0.025, 0.0125]  # halved every epoch
+    assert [float(line[6]) for line in lines[1:]] == pytest.approx([row.test_loss for row in told], abs=1e-6)
+    assert [line[7] for line in lines[1:]] == ["", "", ""]
     assert [row.epoch for row in told] == [1, 2, 3]
     assert float(lines[3][1]) == pytest.approx(result["loss"], abs=1e-6)
     assert float(lines[3][3]) == pytest.approx(100 * result["test_accuracy"], abs=0.01)
@@ -134,10 +137,10 @@ def test_stretches_are_told_and_grow(tmp_path: Path) -> None:
     told: list[tuple[int, int, int]] = []
 
     class Told(Listener):
-        def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None:
+        def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
             told.append((epoch, step, steps))
             assert np.isfinite(loss)
-            assert images_per_second > 0
+            assert samples_per_second > 0
 
     fit.train(small_recipe(epochs=2, batch=1), small_data(), tmp_path, Told())
     assert told[0] == (1, 8, 93)

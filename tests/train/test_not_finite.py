@@ -90,7 +90,8 @@ def test_the_step_is_found_in_the_middle_of_a_stretch(tmp_path: Path, monkeypatc
     loop.begin()
     order = loop.order.shuffled(1, loop.engine.count)
     assert isinstance(loop.engine, JaxEngine)
-    loop.engine.images = loop.engine.images.astype(jnp.float32).at[order[53]].set(jnp.inf)
+    images = loop.engine.samples.images.astype(jnp.float32).at[order[53]].set(jnp.inf)
+    loop.engine.samples = loop.engine.samples._replace(images=images)
     with pytest.raises(TrainingError, match=r"at step 6 of epoch 1 the loss is not finite; .* value is prepare\."):
         loop.run()
 

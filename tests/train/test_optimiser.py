@@ -9,9 +9,9 @@ import optax
 import pytest
 
 from glassformer.errors import SettingError
-from glassformer.train.loop import resolved
 from glassformer.train.optimiser import PRESETS, Optimiser, Schedule, known_names
 from glassformer.train.recipe import Recipe
+from glassformer.train.resolve import resolved
 
 from .small import small_data
 

@@ -155,7 +155,7 @@ def test_other_data_than_the_run_was_begun_with_is_refused(several: bool, part: 
         case "order":
             train = Samples(train.images[::-1], train.labels[::-1])
     write_npz(data, make_dataset("small", train, test))
-    with pytest.raises(CheckpointError, match=rf"{run}: the training images or labels of {data} are not those the run"):
+    with pytest.raises(CheckpointError, match=rf"{run}: the training data of {data} is not what the run was"):
         fit.resume(run)
     about = load_arrays(run / "state.safetensors")[1]["progress"]
     del about["data_digest"]  # a run of before

@@ -12,8 +12,9 @@ from glassformer.layers.positions import Sinusoidal, Uniform, Xavier, Zero
 from glassformer.models import MLP, PatchAttention
 from glassformer.names import named_leaves
 from glassformer.train import fit
-from glassformer.train.loop import Listener, resolved
+from glassformer.train.loop import Listener
 from glassformer.train.presets import preset
+from glassformer.train.resolve import resolved
 from glassformer.train.rng import Threefry, Xorshift, make_order
 from glassformer.train.settings import with_changes
 

@@ -43,6 +43,7 @@ from glassformer.layers import (
     SiLU,
     Softmax,
     Standardise,
+    StandardiseColumns,
     Tanh,
     TiedHead,
     WindowAttention,
@@ -56,12 +57,16 @@ from glassformer.models import (
     T5,
     BERTFor,
     ClassHead,
+    Columns,
     Images,
     MaskedHead,
     PatchAttention,
+    RecurrentClassifier,
+    RecurrentLM,
     SpanHead,
     TagHead,
     Text,
+    TinyIris,
     ViT,
 )
 
@@ -74,6 +79,8 @@ WRITER = T5(WORDS, width=6, hidden=7, heads=3, head_width=4, depth=1, decoder_de
 
 LAYERS = [
     Case("standardise", Standardise(mean=0.2, std=0.7), spread=100.0),
+    Case("standardise columns", StandardiseColumns((0.2, -3.0, 1.5), (0.7, 2.0, 0.1)), shape=(2, 5, 3)),
+    Case("standardise columns (no std)", StandardiseColumns((0.2, -3.0, 1.5)), shape=(2, 3)),
     Case("linear", Linear(5, 3)),
     Case("linear (no bias)", Linear(5, 3, bias=False)),
     Case("embedding", Embedding(vocabulary=11, width=6)),
@@ -189,6 +196,11 @@ MODELS = [
         given=("key",),
         spread=200.0,
     ),
+    Case(
+        "tiny_iris",
+        TinyIris(Columns(3, classes=5, mean=(0.2, -3.0, 1.5), std=(0.7, 2.0, 0.1)), tokens=7, width=6),
+        shape=(2, 3),
+    ),
     Case("gpt", GPT(WORDS, width=6, hidden=7, heads=3, depth=2)),
     Case(
         "gpt (rotary, own head, padding, dropout)",
@@ -209,6 +221,24 @@ MODELS = [
     Case(
         "t5 (v1.1, padding, dropout)",
         replace(WRITER, gated=True, activation=GELUTanh(), tied=False, dropout=0.2),
+        given=("keep", "key"),
+    ),
+    Case("recurrent", RecurrentLM(WORDS, width=6, hidden=6, depth=2)),
+    Case("recurrent (rnn)", RecurrentLM(WORDS, width=6, hidden=6, depth=1, cell="rnn")),
+    Case(
+        "recurrent (gru, own head, padding, dropout)",
+        RecurrentLM(WORDS, width=6, hidden=7, depth=2, cell="gru", tied=False, dropout=0.2),
+        given=("keep", "key"),
+    ),
+    Case("recurrent classifier", RecurrentClassifier(WORDS, classes=3, width=6, hidden=5, depth=1, cell="gru")),
+    Case(
+        "recurrent classifier (padding)",
+        RecurrentClassifier(WORDS, classes=3, width=6, hidden=5, depth=1),
+        given=("keep",),
+    ),
+    Case(
+        "recurrent classifier (rnn, padding, dropout)",
+        RecurrentClassifier(WORDS, classes=3, width=6, hidden=5, depth=2, cell="rnn", dropout=0.2),
         given=("keep", "key"),
     ),
 ]

@@ -38,7 +38,7 @@ def attend(
     from glassformer.train.run import load
 
     loaded = load(run or "")
-    pictures = read_pictures(image, loaded.model.images.shape, loaded.recipe.data)
+    pictures = read_pictures(image, loaded.images.shape, loaded.recipe.data)
     if len(pictures) > 1:
         raise DataError(f"{image}: holds {len(pictures):,} images; say which one, such as {image}:0")
     batch = pictures[0].image[None]

@@ -1,5 +1,6 @@
 """glassformer data: which data sets there are, fetching one, looking at one."""
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -7,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from glassformer.data import Dataset
+    from glassformer.data.texts import Example, Texts
 
 data = typer.Typer(
     help="List, fetch and look at data sets. Example: `glassformer data list`",
@@ -14,8 +16,11 @@ data = typer.Typer(
 )
 Name = Annotated[
     str,
-    typer.Argument(help="a name from `data list`, or the path of an IDX folder, a folder of images or an .npz file"),
+    typer.Argument(
+        help="a name from `data list`, or the path of an IDX folder, a folder of images, an .npz file or a text file"
+    ),
 ]
+LONGEST = 400  # characters of a text that are shown
 Json = Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")]
 
 
@@ -34,14 +39,17 @@ def list_(json: Json = False) -> None:
     """
     from glassformer.cli.output import report
     from glassformer.data import KNOWN
+    from glassformer.data.text_sources import KNOWN_TEXTS
 
-    rows = [about(name) for name in KNOWN]
+    rows, texts = [about(name) for name in KNOWN], [about_text(name) for name in KNOWN_TEXTS]
     lines = [f"{'name':13}  {'training':>8}  {'test':>6}  {'image':7}  {'':15}  where"]
     lines += [
         f"{r['name']:13}  {r['train']:8,}  {r['test']:6,}  {sizes(r['image']):7}  {r['about']:15}  {where(r)}"
         for r in rows
     ]
-    report({"data": rows}, "\n".join(lines), as_json=json)
+    lines += ["", f"{'text':16}  {'':47}  where"]
+    lines += [f"{r['name']:16}  {r['about']:47}  {r['where']}" for r in texts]
+    report({"data": rows, "texts": texts}, "\n".join(lines), as_json=json)
 
 
 @data.command()
@@ -52,13 +60,42 @@ def get(name: Name, json: Json = False) -> None:
     """
     from glassformer.cli.output import report
     from glassformer.data import load
+    from glassformer.data.text_sources import is_text, load_texts
 
-    result = summary(load(name))
-    text = (
-        f"{name}: {result['train']:,} training and {result['test']:,} test images of {sizes(result['image'])}, "
-        f"{len(result['classes'])} classes, in {result['folder']}"
-    )
+    if is_text(name):
+        result = summary_of_texts(load_texts(name))
+        classes = f", {len(result['classes'])} classes" if result["classes"] else ""
+        text = (
+            f"{name}: {result['train']:,} training and {result['test']:,} test texts, "
+            f"{result['characters']:,} characters in all{classes} ({result['where']})"
+        )
+    else:
+        refuse_unknown(name)
+        result = summary(load(name))
+        text = (
+            f"{name}: {result['train']:,} training and {result['test']:,} test images of {sizes(result['image'])}, "
+            f"{len(result['classes'])} classes, in {result['folder']}"
+        )
     report(result, text, as_json=json)
+
+
+@data.command()
+def show(
+    name: Annotated[str, typer.Argument(help="a text from `data list`, or the path of a text file")],
+    count: Annotated[int, typer.Option(min=1, max=1000, help="examples, drawn from all")] = 5,
+    test: Annotated[bool, typer.Option("--test", help="show test examples, not training examples")] = False,
+    json: Json = False,
+) -> None:
+    """Print a few examples of a text data set: the text, and what is known about it.
+
+    Example: `glassformer data show dates --count 3`
+    """
+    from glassformer.cli.output import report
+    from glassformer.data.text_sources import load_texts
+
+    found = load_texts(name)
+    rows = [about_example(each, found.classes) for each in some(found.test if test else found.train, count)]
+    report({"name": name, "examples": rows}, "\n\n".join(map(in_lines, rows)), as_json=json)
 
 
 @data.command()
@@ -116,6 +153,68 @@ def summary(found: "Dataset") -> dict[str, Any]:
     }
 
 
+def about_text(name: str) -> dict[str, Any]:
+    from glassformer.data.text_sources import KNOWN_TEXTS
+
+    known = KNOWN_TEXTS[name]
+    return {"name": name, "about": known.about, "here": known.is_here(name, None), "where": where_text(name)}
+
+
+def summary_of_texts(found: "Texts") -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "train": len(found.train),
+        "test": len(found.test),
+        "characters": sum(len(each.text) for each in (*found.train, *found.test)),
+        "classes": list(found.classes),
+        "parts": list(found.parts),
+        "where": where_text(found.name),
+    }
+
+
+def about_example(example: "Example", classes: tuple[str, ...]) -> dict[str, Any]:
+    """What is not known is left out."""
+    parts = [{"name": p.name, "text": example.text[p.start : p.end], "start": p.start} for p in example.parts]
+    known = {
+        "text": example.text,
+        "label": classes[example.label] if example.label >= 0 else "",
+        "target": example.target,
+        "parts": parts,
+    }
+    return {key: value for key, value in known.items() if value or key == "text"}
+
+
+def in_lines(row: dict[str, Any]) -> str:
+    """The beginning of the text, and below it a line for each thing known."""
+    text, left = row["text"][:LONGEST], len(row["text"]) - LONGEST
+    lines = [f"{text} … and {left:,} characters more" if left > 0 else text]
+    lines += [f"  -> {row[known]}" for known in ("label", "target") if known in row]
+    lines += [f"  {part['name']}: {part['text']}" for part in row.get("parts", [])]
+    return "\n".join(lines)
+
+
+def some(examples: "tuple[Example, ...]", count: int) -> "list[Example]":
+    """Always the same ones, drawn: languages may take turns, and every thousandth be of one."""
+    drawn = random.Random(0).sample(range(len(examples)), min(count, len(examples)))
+    return [examples[i] for i in sorted(drawn)]
+
+
+def refuse_unknown(name: str) -> None:
+    """A word that is neither of images nor of texts; the nearest is looked for among both."""
+    from glassformer.data import KNOWN
+    from glassformer.data.sources import ACCEPTED
+    from glassformer.data.text_sources import KNOWN_TEXTS, existing
+    from glassformer.errors import UnknownNameError
+    from glassformer.names import nearest
+
+    names = [*KNOWN, *KNOWN_TEXTS]
+    if name not in names and "/" not in name and not Path(name).suffix and existing(name) is None:
+        raise UnknownNameError(
+            f"no data set is called {name!r}{nearest(name, names)}; known: {', '.join(names)}; "
+            f"or a path: {ACCEPTED}, or a text file"
+        )
+
+
 def folder(name: str) -> str:
     from glassformer.data.download import MIRRORS, cache_folder
     from glassformer.data.sources import BUNDLED, KNOWN
@@ -123,6 +222,15 @@ def folder(name: str) -> str:
     if name in MIRRORS:
         return str(cache_folder() / name)
     return str(BUNDLED.parent if name in KNOWN else Path(name).resolve())
+
+
+def where_text(name: str) -> str:
+    from glassformer.data.text_sources import KNOWN_TEXTS
+
+    known = KNOWN_TEXTS.get(name)
+    if known is None or (known.is_here(name, None) and not known.where):
+        return folder(name)
+    return f"comes with {known.where}" if known.is_here(name, None) else f"not here yet: {known.otherwise}"
 
 
 def where(row: dict[str, Any]) -> str:

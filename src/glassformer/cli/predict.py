@@ -40,7 +40,7 @@ def predict(
     from glassformer.train.run import load
 
     loaded = load(run or "")
-    shape = loaded.model.images.shape
+    shape = loaded.images.shape
     files = [read_pictures(word, shape, loaded.recipe.data, invert) for word in images]
     answers = loaded.probabilities(np.stack([picture.image for picture in chain(*files)]))
     rows = iter([answer(*both, loaded.classes) for both in zip(chain(*files), answers, strict=True)])

@@ -24,14 +24,14 @@ class TrainingProgress(Listener):
         self.bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(),
-            TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]:,.0f} images/s"),
+            TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]:,.0f} samples/s"),
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
             disable=not self.console.is_terminal,
         )
         self.task: Any = None
-        self.epochs = 0
+        self.epochs, self.by_loss = 0, False
         self.stopping = False
         self.begun = time.monotonic()
 
@@ -44,10 +44,10 @@ class TrainingProgress(Listener):
 
     def announce(self, folder: Path, recipe: "Recipe", data: "Dataset", seeds: tuple[int, ...] = ()) -> Self:
         training, optimiser = recipe.training, recipe.optimiser
-        self.epochs = training.epochs
+        self.epochs, self.by_loss = training.epochs, recipe.task.by_loss
         seed = f"seeds {', '.join(map(str, seeds))}" if seeds else f"seed {training.seed}"
         self.console.print(
-            f"{type(recipe.model).__name__} on {data.name} ({len(data.train.labels):,} training images, "
+            f"{type(recipe.model).__name__} on {data.name} ({recipe.task.count(data.train):,} training {what(recipe)}, "
             f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}, "
             f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed} "
             f"-> {folder}"
@@ -55,24 +55,28 @@ class TrainingProgress(Listener):
         return self
 
     def announce_resume(self, folder: Path, recipe: "Recipe") -> Self:
-        self.epochs = recipe.training.epochs
+        self.epochs, self.by_loss = recipe.training.epochs, recipe.task.by_loss
         self.console.print(f"going on with {folder}")
         return self
 
     def notice(self, text: str) -> None:
         self.console.print(text)
 
-    def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None:
-        fields = {"epoch": epoch, "loss": loss, "speed": images_per_second}
+    def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
+        fields = {"epoch": epoch, "loss": loss, "speed": samples_per_second}
         if self.task is None:
             self.task = self.bar.add_task("", total=self.epochs * steps, **fields)
         self.bar.update(self.task, completed=(epoch - 1) * steps + step, **fields)
 
     def epoch(self, row: "Row") -> None:
-        scores = f"test {100 * (row.test_accuracy or 0):.2f} %"
+        scores = f"test {self.shown(row.test_loss, row.test_accuracy)}"
         if row.val_accuracy is not None:
-            scores += f"  validation {100 * row.val_accuracy:.2f} %"
+            scores += f"  validation {self.shown(row.val_loss, row.val_accuracy)}"
         self.console.print(f"epoch {row.epoch:3}  loss {row.loss:.4f}  {scores}  {row.time:.1f} s")
+
+    def shown(self, loss: float | None, accuracy: float | None) -> str:
+        share = f"{100 * (accuracy or 0):.2f} %"
+        return f"loss {loss:.4f}, {share}" if self.by_loss and loss is not None else share
 
     def stop_soon(self, *_: Any) -> None:
         if self.stopping:
@@ -82,3 +86,13 @@ class TrainingProgress(Listener):
 
     def interrupted(self) -> bool:
         return self.stopping
+
+
+def what(recipe: "Recipe") -> str:
+    """What its samples are."""
+    from glassformer.models.model import Model
+    from glassformer.train.resolve import text_of
+
+    if isinstance(recipe.model, Model):
+        return "images"
+    return "rows" if text_of(recipe.model) is None else "sequences"

@@ -1,10 +1,11 @@
 """What every source gives: training and test samples that fit together, and the names of the classes."""
 
 import hashlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError, SettingError
 
 
@@ -14,10 +15,13 @@ class Samples(NamedTuple):
 
 
 class Dataset(NamedTuple):
+    """Samples are those of images; or those of a table, or of texts as a task has encoded them."""
+
     name: str  # what `load` was given
-    train: Samples
-    test: Samples
+    train: Any
+    test: Any
     classes: tuple[str, ...]  # a label is an index into it
+    tokeniser: Tokeniser | None = None  # that the texts were encoded with
 
 
 def make_dataset(name: str, train: Samples, test: Samples, classes: tuple[str, ...] | None = None) -> Dataset:
@@ -37,27 +41,31 @@ def make_dataset(name: str, train: Samples, test: Samples, classes: tuple[str, .
     )
 
 
-def hold_out(samples: Samples, share: float = 0.1) -> tuple[Samples, Samples]:
+def hold_out(samples: Any, share: float = 0.1) -> tuple[Any, Any]:
     """(training, validation): validation is the last `share` in file order, at least one sample.
 
     A file that is sorted by class would give a validation of one class: shuffle such a file when you make it.
     """
     if not 0 < share < 1:
         raise SettingError(f"hold_out: a share of {share} came, expected one between 0 and 1, such as 0.1")
-    count = len(samples.labels)
+    count = len(samples[0])
     if count < 2:
         raise DataError("hold_out: one sample cannot be split into training and validation; bring more")
     start = min(max(count - round(share * count), 1), count - 1)
-    return (
-        Samples(images=samples.images[:start], labels=samples.labels[:start]),
-        Samples(images=samples.images[start:], labels=samples.labels[start:]),
-    )
+    return cut(samples, slice(None, start)), cut(samples, slice(start, None))
 
 
-def digest(samples: Samples) -> str:
-    """sha256 of the pixels and labels: other samples, or another order, have another."""
-    found = hashlib.sha256(np.ascontiguousarray(samples.images).data)
-    found.update(np.ascontiguousarray(samples.labels).data)
+def cut(samples: Any, part: slice) -> Any:
+    """The same samples, fewer of them. What is no array (a setting) belongs to each."""
+    return samples._make(field[part] if isinstance(field, np.ndarray) else field for field in samples)
+
+
+def digest(samples: Any) -> str:
+    """sha256 of all arrays: other samples, or another order, have another."""
+    found = hashlib.sha256()
+    for field in samples:
+        if isinstance(field, np.ndarray):
+            found.update(np.ascontiguousarray(field).data)
     return found.hexdigest()
 
 

@@ -22,6 +22,10 @@ MIRRORS = {  # tried in this order; a file's name is appended
         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
     ),
     "cifar-10": ("https://www.cs.toronto.edu/~kriz/",),
+    "tiny-shakespeare": (
+        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",
+        "https://cdn.jsdelivr.net/gh/karpathy/char-rnn@master/data/tinyshakespeare/",
+    ),
 }
 TIMEOUT = 10  # seconds without a sign of life, after which the next mirror is tried
 CHUNK = 1 << 16  # bytes
@@ -38,10 +42,18 @@ def cache_folder(cache: Path | None = None) -> Path:
     return Path(chosen).expanduser() if chosen else Path(pooch.os_cache("glassformer"))
 
 
-def download(name: str, file: str, folder: Path, check: Check, *, needed: list[str]) -> Path:
+def download(
+    name: str,
+    file: str,
+    folder: Path,
+    check: Check,
+    *,
+    needed: list[str],
+    instead: str = "mnist-mini, which is bundled",
+) -> Path:
     """`file` of the data set `name`, in `folder`, from the first mirror whose file passes the check.
 
-    Where all fail, the message says so for each and names the files `needed` in the folder.
+    Where all fail, the message says so for each, names the files `needed` in the folder, and what to use `instead`.
     """
     failures = []
     for mirror in MIRRORS[name]:
@@ -60,7 +72,7 @@ def download(name: str, file: str, folder: Path, check: Check, *, needed: list[s
                 f"{name}: {file} could not be fetched:",
                 *failures,
                 f"Without a network, put {', '.join(needed)} into {folder}",
-                "or use mnist-mini, which is bundled",
+                f"or use {instead}",
             ]
         )
     )

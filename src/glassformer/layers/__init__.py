@@ -43,6 +43,7 @@ from glassformer.layers.sigmoid import Sigmoid
 from glassformer.layers.silu import SiLU
 from glassformer.layers.softmax import Softmax
 from glassformer.layers.standardise import Standardise
+from glassformer.layers.standardise_columns import StandardiseColumns
 from glassformer.layers.tanh import Tanh
 from glassformer.layers.tied_head import TiedHead
 from glassformer.layers.window_attention import WindowAttention
@@ -88,6 +89,7 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "Standardise",
+    "StandardiseColumns",
     "Tanh",
     "TiedHead",
     "WindowAttention",

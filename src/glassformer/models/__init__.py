@@ -3,18 +3,33 @@
 Models know layers, not losses, data or training.
 """
 
+from glassformer.models import model
 from glassformer.models.bert import BERT, BERTFor
 from glassformer.models.bert_heads import ClassHead, MaskedHead, SpanHead, TagHead, next_sentence_head
+from glassformer.models.columns import Columns
 from glassformer.models.gpt import GPT
 from glassformer.models.images import Images
 from glassformer.models.mlp import MLP
 from glassformer.models.model import Model
 from glassformer.models.patch_attention import PatchAttention
+from glassformer.models.recurrent_classifier import RecurrentClassifier
+from glassformer.models.recurrent_lm import RecurrentLM
 from glassformer.models.t5 import T5
 from glassformer.models.text import Text
+from glassformer.models.tiny_iris import TinyIris
 from glassformer.models.vit import ViT
 
-MODELS: dict[str, type[Model]] = {"mlp": MLP, "patch_attention": PatchAttention, "vit": ViT}
+MODELS: dict[str, type[model.Network]] = {
+    "mlp": MLP,
+    "patch_attention": PatchAttention,
+    "vit": ViT,
+    "tiny_iris": TinyIris,
+    "gpt": GPT,
+    "bert": BERT,
+    "t5": T5,
+    "recurrent": RecurrentLM,
+    "recurrent-classifier": RecurrentClassifier,
+}
 
 __all__ = [
     "BERT",
@@ -24,13 +39,17 @@ __all__ = [
     "T5",
     "BERTFor",
     "ClassHead",
+    "Columns",
     "Images",
     "MaskedHead",
     "Model",
     "PatchAttention",
+    "RecurrentClassifier",
+    "RecurrentLM",
     "SpanHead",
     "TagHead",
     "Text",
+    "TinyIris",
     "ViT",
     "next_sentence_head",
 ]

@@ -18,6 +18,7 @@ from glassformer.native.layers import plan_for
 from glassformer.native.write import source_of
 from glassformer.train.jax_engine import Batches, JaxEngine, State, key_of, shifts_of
 from glassformer.train.recipe import Recipe
+from glassformer.train.score import Score, score_of_logits
 
 OPTIMISERS = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 EPS = 1e-8  # of Adam, as in optax
@@ -52,14 +53,15 @@ class NativeEngine:
     name = "native"
 
     def __init__(self, recipe: Recipe, train: Samples, notice: build.Notice = print) -> None:
-        must_be_covered(recipe)
-        self.recipe, self.train, self.count = recipe, train, len(train.labels)
+        self.model = must_be_covered(recipe)
+        self.recipe, self.train, self.total = recipe, train, len(train.labels)
+        self.count = recipe.training.of_an_epoch(self.total)
         self.threads = recipe.engine.threads or cores()
         self.images = np.ascontiguousarray(train.images, np.uint8)
         self.labels = np.ascontiguousarray(train.labels, np.int32)
         self.steps = -(-self.count // recipe.training.batch)
-        samples = samples_at_once(recipe.model, recipe.training.batch)
-        source = source_of(recipe.model, samples, rewrites=recipe.engine.rewrites)
+        samples = samples_at_once(self.model, recipe.training.batch)
+        source = source_of(self.model, samples, rewrites=recipe.engine.rewrites)
         self.program = Program(build.load(source, notice))
         self.optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         self.rates = rates_of(recipe, self.steps)
@@ -131,16 +133,17 @@ class NativeEngine:
 
     def predict(self, params: Any, images: np.ndarray) -> np.ndarray:
         """Logits, (N, K)."""
-        return self.program.predict(
-            flattened(params), images, self.recipe.model.images.classes, self.threads, self.space
-        )
+        return self.program.predict(flattened(params), images, self.model.images.classes, self.threads, self.space)
+
+    def score(self, params: Any, samples: Samples) -> Score:
+        return score_of_logits(self.predict(params, samples.images), samples.labels)
 
     def answering(self, params: Any) -> Callable[[np.ndarray], np.ndarray]:
         """The shortest way from one image to its logits: weights, buffers and their addresses are ready."""
-        weights, logits = flattened(params), np.empty(self.recipe.model.images.classes, np.float32)
+        weights, logits = flattened(params), np.empty(self.model.images.classes, np.float32)
         predict, kept = self.program.library.gf_predict, (logits, weights, self.space)
         to_logits, to_weights, to_space = map(address, kept)
-        count = self.recipe.model.images.pixels
+        count = self.model.images.pixels
 
         def answer(image: np.ndarray, kept: Any = (self, *kept)) -> np.ndarray:  # kept: C holds addresses only
             pixels = np.ascontiguousarray(image, np.uint8)
@@ -259,10 +262,13 @@ def samples_at_once(model: Model, batch: int) -> int:
     return min(16, batch) if isinstance(model, MLP) else 1
 
 
-def must_be_covered(recipe: Recipe) -> None:
-    """Refuse, by name, what has no C twin."""
+def must_be_covered(recipe: Recipe) -> Model:
+    """The recipe's model. What has no C twin is refused by name."""
+    if not isinstance(recipe.model, Model):
+        raise EngineError(f"the native engine trains models of images, and {type(recipe.model).__name__} reads none")
     if recipe.optimiser.name not in OPTIMISERS:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
     plan_for(recipe.model, 1)
+    return recipe.model

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from glassformer.data.dataset import Samples
 from glassformer.errors import EngineError
 from glassformer.train.jax_engine import Batches, JaxEngine, State
 from glassformer.train.recipe import Recipe
+from glassformer.train.score import Score
 
 
 class Engine(Protocol):
@@ -18,17 +18,18 @@ class Engine(Protocol):
 
     name: str
     recipe: Recipe
+    total: int  # samples there are
     count: int  # samples in an epoch
     steps: int  # of an epoch
 
     def start(self, params: Any) -> State: ...
     def batches(self, orders: list[np.ndarray], epoch: int) -> Any: ...
     def run(self, state: State, batches: Any, first: int, last: int) -> tuple[State, np.ndarray]: ...
-    def predict(self, params: Any, images: np.ndarray) -> np.ndarray: ...
+    def score(self, params: Any, samples: Any) -> Score: ...
     def for_jax(self, batches: Any) -> Batches: ...
 
 
-def choose(recipe: Recipe, train: Samples, notice: Callable[[str], None]) -> Engine:
+def choose(recipe: Recipe, train: Any, notice: Callable[[str], None]) -> Engine:
     """The recipe's engine. With `auto`: the native one on a CPU, where it can be had; else jax, and why."""
     seeds = (recipe.training.seed,)
     if recipe.engine.name == "jax" or (recipe.engine.name == "auto" and jax.default_backend() != "cpu"):

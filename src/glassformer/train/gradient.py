@@ -10,10 +10,21 @@ from glassformer.shapes import Array, Float, Key
 
 
 def loss_and_gradient(
-    model: Layer, loss: Layer, params: Any, x: Any, *, labels: Any, weights: Any = None, key: Key | None = None
+    model: Layer,
+    loss: Layer,
+    params: Any,
+    x: Any,
+    *,
+    labels: Any,
+    weights: Any = None,
+    key: Key | None = None,
+    **keywords: Any,
 ) -> tuple[Float[Array, ""], Any]:
-    """The loss of one batch and the gradient of every parameter. Without a key nothing is dropped out."""
-    y, cache = model.forward(params, x, **keywords_for(model, key=key))
+    """The loss of one batch and the gradient of every parameter. Without a key nothing is dropped out.
+
+    `keywords` are what else the model's forward takes, such as `keep`.
+    """
+    y, cache = model.forward(params, x, **keywords_for(model, key=key), **keywords)
     with scope("loss"):
         value, loss_cache = loss.forward(None, y, labels=labels, weights=weights)
         dy, _ = loss.backward(None, loss_cache, jnp.ones_like(value))

@@ -14,12 +14,10 @@ import numpy as np
 import optax
 from jax import lax
 
-from glassformer.data.dataset import Samples
-from glassformer.models import Model
 from glassformer.train.gradient import loss_and_gradient
 from glassformer.train.recipe import Recipe
-
-EVALUATED_AT_ONCE = 1000  # images; a smaller last part is padded
+from glassformer.train.score import Score, score_in_parts, tally
+from glassformer.train.tasks.task import label_weights
 
 
 class State(NamedTuple):
@@ -32,8 +30,7 @@ class State(NamedTuple):
 class Batches(NamedTuple):
     """What an epoch reads: all samples, and which of them each step takes."""
 
-    images: jax.Array
-    labels: jax.Array
+    samples: Any  # arrays of all samples, as the task has them
     order: jax.Array  # (steps, batch); the last row is filled up with samples that weigh nothing
     weights: jax.Array  # (steps, batch)
     key: jax.Array  # of this epoch
@@ -42,18 +39,20 @@ class Batches(NamedTuple):
 class JaxEngine:
     name = "jax"
 
-    def __init__(self, recipe: Recipe, train: Samples, seeds: tuple[int, ...]) -> None:
-        self.recipe, self.seeds, self.count = recipe, seeds, len(train.labels)
-        self.images, self.labels = jnp.asarray(train.images), jnp.asarray(train.labels)
+    def __init__(self, recipe: Recipe, train: Any, seeds: tuple[int, ...]) -> None:
+        self.recipe, self.seeds = recipe, seeds
+        self.total = recipe.task.count(train)
+        self.count = recipe.training.of_an_epoch(self.total)
+        self.samples = jax.tree.map(jnp.asarray, train)
         self.steps = -(-self.count // recipe.training.batch)
         optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         self.init_optimiser = self.over_seeds(optimiser.init)
         step = partial(take_step, recipe, optimiser)
-        shared = Batches(images=None, labels=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]
+        shared = Batches(samples=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]
         self.take_steps = self.compiled(
             self.over_seeds(partial(take_steps, step), in_axes=(0, shared, None, None)), donate_argnums=0
         )
-        self.logits = self.compiled(self.over_seeds(partial(logits, recipe.model), in_axes=(0, None)))
+        self.tally = self.compiled(self.over_seeds(partial(tally, recipe), in_axes=(0, None, None, None)))
 
     def over_seeds(self, function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
         return jax.vmap(function, in_axes=in_axes) if len(self.seeds) > 1 else function
@@ -75,8 +74,7 @@ class JaxEngine:
         keys = [key_of(seed, epoch) for seed in self.seeds]
         single = len(self.seeds) == 1
         return Batches(
-            images=self.images,
-            labels=self.labels,
+            samples=self.samples,
             order=jnp.asarray(padded[0] if single else np.stack(padded)),
             weights=jnp.asarray(weights),
             key=keys[0] if single else jnp.stack(keys),
@@ -91,14 +89,9 @@ class JaxEngine:
         """The same epoch for code that looks inside a step: it has it already."""
         return batches
 
-    def predict(self, params: Any, images: np.ndarray) -> np.ndarray:
-        """Logits, (N, K), or (seeds, N, K)."""
-        parts = []
-        for start in range(0, len(images), EVALUATED_AT_ONCE):
-            part = images[start : start + EVALUATED_AT_ONCE]
-            full = np.resize(part, (EVALUATED_AT_ONCE, *part.shape[1:]))
-            parts.append(np.asarray(self.logits(params, full))[..., : len(part), :])
-        return np.concatenate(parts, axis=-2)
+    def score(self, params: Any, samples: Any) -> Score:
+        """How well the samples are answered: numbers, or one for each seed."""
+        return score_in_parts(self.tally, self.recipe.task, params, samples)
 
 
 def take_steps(step: Callable[..., Any], state: State, batches: Batches, first: Any, last: Any) -> tuple[State, Any]:
@@ -123,15 +116,17 @@ def take_step(
 def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any]:
     """Loss and gradient of the step's own samples, with its own shifts and its own dropout."""
     chosen = batches.order[i]
-    key_shift, key_model = keys_of_step(batches.key, i)
+    key_draw, key_model = keys_of_step(batches.key, i)
+    batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     return loss_and_gradient(
         recipe.model,
         recipe.training.loss,
         params,
-        shifted(key_shift, batches.images[chosen], recipe.training.shift),
-        labels=batches.labels[chosen],
-        weights=batches.weights[i],
+        shifted(key_draw, batch.x, recipe.training.shift),
+        labels=batch.labels,
+        weights=label_weights(batch, batches.weights[i]),
         key=key_model,
+        **batch.keywords,
     )
 
 
@@ -140,7 +135,7 @@ def key_of(seed: int, epoch: int) -> Any:
 
 
 def keys_of_step(key: Any, i: Any) -> Any:
-    """For shifts and for the model, from the epoch's key."""
+    """For drawing the batch (shifts, say) and for the model, from the epoch's key."""
     return jax.random.split(jax.random.fold_in(key, i))
 
 
@@ -167,7 +162,3 @@ def shifted(key: Any, images: Any, most: int) -> Any:
         return lax.dynamic_slice(image, (corner[0], corner[1], 0), (rows, columns, channels))
 
     return jax.vmap(cut)(padded, corners)
-
-
-def logits(model: Model, params: Any, images: Any) -> Any:
-    return model.forward(params, images)[0]

@@ -8,13 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.data.dataset import Dataset, Samples, digest, hold_out
+from glassformer.data.dataset import Dataset, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
 from glassformer.train.engines import Engine, choose, settled
 from glassformer.train.not_finite import all_finite, explain
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
 from glassformer.train.run_folder import Progress, Row, RunFolder
+from glassformer.train.starting import starting
+from glassformer.train.tasks import TASK_NAMES
 
 STRETCH_SECONDS = 0.5  # how long a stretch should take: progress shows, and Ctrl-C is heard
 SAVE_SECONDS = 60.0  # between saves within an epoch; at its end the state is always saved
@@ -24,7 +26,7 @@ class Listener:
     """Told how training goes. This one keeps quiet; the command line draws bars."""
 
     def notice(self, text: str) -> None: ...
-    def stretch(self, epoch: int, step: int, steps: int, loss: float, images_per_second: float) -> None: ...
+    def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None: ...
     def epoch(self, row: Row) -> None: ...
     def interrupted(self) -> bool:
         """True: stop after this stretch and save."""
@@ -35,19 +37,12 @@ class InterruptedRunError(TrainingError):
     """Training was asked to stop; everything so far is saved."""
 
 
-def resolved(recipe: Recipe, data: Dataset) -> Recipe:
-    """The recipe with the data's own image size and number of classes in the model; here it is whole, and checked."""
-    recipe.optimiser.must_use_its_settings()
-    images = dataclasses.replace(recipe.model.images, shape=data.train.images.shape[1:], classes=len(data.classes))
-    return dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, images=images))  # pyright: ignore
-
-
 class Loop:
     """One run from its first weights, or from where its folder says it stands, to its end."""
 
     def __init__(self, recipe: Recipe, data: Dataset, folder: RunFolder, listener: Listener) -> None:
         self.folder, self.listener, self.test = folder, listener, data.test
-        self.classes = data.classes
+        self.classes, self.tokeniser = data.classes, data.tokeniser
         self.train, self.validation = split(recipe, data)
         self.order = make_order(recipe.engine.rng, recipe.training.seed)
         self.engine = choose(recipe, self.train, listener.notice)
@@ -56,8 +51,11 @@ class Loop:
         self.steps_at_once = 8  # of a stretch; found out while running
 
     def begin(self) -> None:
-        self.state = self.engine.start(self.order.init(self.recipe.model))  # first: it may refuse the recipe
+        params = starting(self.recipe, self.order.init(self.recipe.model))
+        self.state = self.engine.start(params)  # first: it may refuse the recipe
         self.folder.create(self.recipe)
+        if self.tokeniser is not None:
+            self.folder.save_tokeniser(self.tokeniser)
         self.save()
 
     def resume(self) -> None:
@@ -65,8 +63,8 @@ class Loop:
         state, random_state, progress = self.folder.load_state(like)
         if progress.data_digest not in ("", self.progress.data_digest):
             raise CheckpointError(
-                f"{self.folder.path}: the training images or labels of {self.recipe.data} are not those the run was "
-                "begun with, so it cannot go on; bring the old ones back, or train anew into another folder"
+                f"{self.folder.path}: the training data of {self.recipe.data} is not what the run was "
+                "begun with, so it cannot go on; bring the old data back, or train anew into another folder"
             )
         self.progress = progress
         self.order.restore(random_state)
@@ -80,8 +78,8 @@ class Loop:
     def run_epoch(self) -> None:
         epoch = self.progress.epoch + 1
         fresh = self.progress.step == 0
-        order = self.order.shuffled(epoch, self.engine.count) if fresh else self.order.current(epoch, self.engine.count)
-        batches = self.engine.batches([order], epoch)
+        order = self.order.shuffled(epoch, self.engine.total) if fresh else self.order.current(epoch, self.engine.total)
+        batches = self.engine.batches([order[: self.engine.count]], epoch)
         saved = time.monotonic()
         while self.progress.step < self.engine.steps:
             self.run_stretch(batches, epoch)
@@ -121,13 +119,17 @@ class Loop:
         self.listener.stretch(epoch, last, self.engine.steps, mean, counts.sum() / max(seconds, 1e-9))
 
     def finish_epoch(self, epoch: int) -> None:
+        test = self.engine.score(self.state.params, self.test)
+        held_out = None if self.validation is None else self.engine.score(self.state.params, self.validation)
         row = Row(
             epoch=epoch,
             loss=self.progress.loss_sum / self.engine.count,
             time=self.progress.seconds,
-            test_accuracy=accuracy(self.engine, self.state.params, self.test),
-            val_accuracy=None if self.validation is None else accuracy(self.engine, self.state.params, self.validation),
+            test_accuracy=test.accuracy,
+            val_accuracy=None if held_out is None else held_out.accuracy,
             lr=rate_of(self.recipe, self.engine, epoch),
+            test_loss=test.loss,
+            val_loss=None if held_out is None else held_out.loss,
         )
         self.progress = after_epoch(self.recipe, self.progress, row)
         if self.progress.best_epoch == epoch:  # before the state: killed in between, the epoch is simply repeated
@@ -139,7 +141,7 @@ class Loop:
         self.folder.save_state(self.state, self.order.state(), self.progress)
 
 
-def split(recipe: Recipe, data: Dataset) -> tuple[Samples, Samples | None]:
+def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:
     """What is trained on, and what is held out to choose by."""
     share = recipe.validation.share
     return hold_out(data.train, share) if share else (data.train, None)
@@ -154,28 +156,26 @@ def rate_of(recipe: Recipe, engine: Engine, epoch: int) -> float:
 def after_epoch(recipe: Recipe, progress: Progress, row: Row) -> Progress:
     """Where the run stands when an epoch is over: which epoch is the best so far, and whether to stop."""
     rows = (*progress.rows, row)
-    best_epoch = best(rows, recipe.validation.min_delta)
+    best_epoch = best(rows, recipe.validation.min_delta, by_loss=recipe.task.by_loss)
     patience = recipe.validation.patience
     out_of_patience = bool(patience and row.epoch - best_epoch >= patience)
     done = row.epoch >= recipe.training.epochs or out_of_patience
     return Progress(epoch=row.epoch, best_epoch=best_epoch, rows=rows, done=done, data_digest=progress.data_digest)
 
 
-def best(rows: tuple[Row, ...], min_delta: float) -> int:
+def best(rows: tuple[Row, ...], min_delta: float, *, by_loss: bool = False) -> int:
     """The epoch to keep: a later one must beat it by more than `min_delta` points. Without scores, the last."""
     if rows[-1].val_accuracy is None:
         return rows[-1].epoch
     kept = rows[0]
     for row in rows[1:]:
-        if 100 * ((row.val_accuracy or 0) - (kept.val_accuracy or 0)) > min_delta:
+        if 100 * (goodness(row, by_loss) - goodness(kept, by_loss)) > min_delta:
             kept = row
     return kept.epoch
 
 
-def accuracy(engine: Engine, params: Any, samples: Samples) -> Any:
-    """Share of samples whose highest logit is at the label."""
-    found = engine.predict(params, samples.images).argmax(axis=-1) == samples.labels
-    return found.mean(axis=-1) if found.ndim > 1 else float(found.mean())
+def goodness(row: Row, by_loss: bool) -> float:
+    return -(row.val_loss or 0) if by_loss else row.val_accuracy or 0
 
 
 def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
@@ -184,11 +184,14 @@ def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine
     return {
         "test_accuracy": progress.best.test_accuracy,
         "val_accuracy": progress.best.val_accuracy,
+        "test_loss": progress.best.test_loss,
+        "val_loss": progress.best.val_loss,
         "loss": progress.rows[-1].loss,
         "epochs": progress.epoch,
         "best_epoch": progress.best_epoch,
         "train_seconds": sum(row.time for row in progress.rows),
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
+        "task": TASK_NAMES[type(recipe.task)],
         "engine": engine.name,
         "seed": recipe.training.seed,
         "run": str(folder.path),

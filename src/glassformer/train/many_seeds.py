@@ -2,7 +2,6 @@
 
 import dataclasses
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,13 @@ from glassformer.data.dataset import Dataset, digest
 from glassformer.errors import TrainingError
 from glassformer.train.engines import settled
 from glassformer.train.jax_engine import JaxEngine, State
-from glassformer.train.loop import InterruptedRunError, Listener, accuracy, after_epoch, rate_of, result, split
+from glassformer.train.loop import InterruptedRunError, Listener, after_epoch, rate_of, result, split
 from glassformer.train.not_finite import all_finite
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
 from glassformer.train.run_folder import Progress, Row, RunFolder
+from glassformer.train.score import Score
+from glassformer.train.starting import starting
 
 
 def train_seeds(
@@ -30,30 +31,35 @@ def train_seeds(
     recipes = [with_seed(settled(recipe, engine), seed) for seed in seeds]
     folders = [RunFolder(path / f"seed-{seed}") for seed in seeds]
     orders = [make_order(recipe.engine.rng, seed) for seed in seeds]
-    state = engine.start(jax.tree.map(lambda *leaves: jnp.stack(leaves), *[o.init(recipe.model) for o in orders]))
+    first = [starting(recipe, order.init(recipe.model)) for order in orders]
+    state = engine.start(jax.tree.map(lambda *leaves: jnp.stack(leaves), *first))
     progress = [Progress(data_digest=digest(data.train))] * len(seeds)
     for i, own in enumerate(recipes):
         folders[i].create(own)
+        if data.tokeniser is not None:
+            folders[i].save_tokeniser(data.tokeniser)
         folders[i].save_state(one_of(state, i), orders[i].state(), progress[i])
     for epoch in range(1, recipe.training.epochs + 1):
         start = time.monotonic()
-        batches = engine.batches([order.shuffled(epoch, engine.count) for order in orders], epoch)
+        batches = engine.batches([order.shuffled(epoch, engine.total)[: engine.count] for order in orders], epoch)
         state, losses = engine.run(state, batches, 0, engine.steps)
         seconds = time.monotonic() - start
         must_be_finite(state, losses, seeds, epoch, path)
         means = losses @ np.asarray(batches.weights).sum(axis=1) / engine.count
-        tests = accuracy(engine, state.params, data.test)
-        scores = [None] * len(seeds) if validation is None else accuracy(engine, state.params, validation).tolist()
+        tests = engine.score(state.params, data.test)
+        held_out = None if validation is None else engine.score(state.params, validation)
         for i, own in enumerate(recipes):
             if progress[i].done:
                 continue
             share = seconds / len(seeds)  # of the one program that trains them all
-            row = Row(epoch, float(means[i]), share, float(tests[i]), scores[i], rate_of(recipe, engine, epoch))
+            row = row_of(epoch, float(means[i]), share, one_of(tests, i), one_of(held_out, i))
+            row = dataclasses.replace(row, lr=rate_of(recipe, engine, epoch))
             progress[i] = after_epoch(recipe, progress[i], row)
             if progress[i].best_epoch == epoch:
                 folders[i].save_model(own, one_of(state, i).params, data.classes, epoch)
             folders[i].save_state(one_of(state, i), orders[i].state(), progress[i])
-        listener.epoch(Row(epoch, float(means.mean()), seconds, float(tests.mean()), mean(scores), 0.0))
+        together = [None if score is None else Score(*map(np.mean, score)) for score in (tests, held_out)]
+        listener.epoch(row_of(epoch, float(means.mean()), seconds, *together))
         if all(p.done for p in progress):
             break
         if listener.interrupted():
@@ -75,14 +81,22 @@ def must_be_finite(state: State, losses: np.ndarray, seeds: tuple[int, ...], epo
             )
 
 
-def one_of(state: State, i: int) -> State:
-    return jax.tree.map(lambda leaf: leaf[i], state)
+def one_of(tree: Any, i: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[i], tree)
+
+
+def row_of(epoch: int, loss: float, seconds: float, test: Any, held_out: Any) -> Row:
+    return Row(
+        epoch=epoch,
+        loss=loss,
+        time=seconds,
+        test_accuracy=float(test.accuracy),
+        val_accuracy=None if held_out is None else float(held_out.accuracy),
+        lr=0.0,
+        test_loss=float(test.loss),
+        val_loss=None if held_out is None else float(held_out.loss),
+    )
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
     return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, seed=seed))
-
-
-def mean(scores: Sequence[float | None]) -> float | None:
-    known = [score for score in scores if score is not None]
-    return sum(known) / len(known) if known else None

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.errors import SettingError, at_least
 from glassformer.losses import CrossEntropy, LabelSmoothing
-from glassformer.models import Model, ViT
+from glassformer.models import ViT
+from glassformer.models.model import Network
 from glassformer.train.optimiser import Optimiser
+from glassformer.train.tasks import Classify, Task
 
 
 @dataclass(frozen=True)
@@ -15,14 +18,18 @@ class Training:
     batch: int = 32
     seed: int = 1
     label_smoothing: float = 0.0
+    samples: int = 0  # in an epoch, drawn anew for each; 0: all there are
     shift: int = 0  # pixels by which a training image may be moved, at random, each way
 
     def __post_init__(self) -> None:
         at_least("training", 1, epochs=self.epochs, batch=self.batch)
-        at_least("training", 0, seed=self.seed, shift=self.shift)
+        at_least("training", 0, seed=self.seed, samples=self.samples, shift=self.shift)
         if self.seed >= 1 << 63:
             raise SettingError(f"training: seed is {self.seed}, expected less than 2^63")
         LabelSmoothing(self.label_smoothing)  # it refuses what is not a share
+
+    def of_an_epoch(self, total: int) -> int:
+        return min(self.samples or total, total)
 
     @property
     def loss(self) -> CrossEntropy | LabelSmoothing:
@@ -35,7 +42,7 @@ class Validation:
 
     share: float = 0.1  # 0: train on everything and keep the last weights
     patience: int = 0  # stop after so many epochs without improvement; 0: never
-    min_delta: float = 0.0  # what counts as improvement, in percentage points
+    min_delta: float = 0.0  # what counts as improvement, in percentage points (of a loss: in hundredths of a nat)
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
@@ -59,8 +66,11 @@ class Engine:
 
 @dataclass(frozen=True)
 class Recipe:
-    model: Model = field(default_factory=ViT)
+    model: Network = field(default_factory=ViT)
     data: str = "mnist-mini"
+    task: Task = Classify()
+    tokeniser: Characters | BytePairs | None = None  # how one is made of the texts; None: there are no texts
+    start: str = ""  # the run whose weights it starts from; nothing: from fresh ones
     training: Training = field(default_factory=Training)
     optimiser: Optimiser = field(default_factory=Optimiser)
     validation: Validation = field(default_factory=Validation)

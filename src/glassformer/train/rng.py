@@ -9,7 +9,8 @@ import numpy as np
 
 from glassformer.errors import CheckpointError, SettingError
 from glassformer.layers.positions import Uniform, Xavier
-from glassformer.models import Model, PatchAttention
+from glassformer.models import PatchAttention
+from glassformer.models.model import Network
 from glassformer.names import named_leaves, with_leaves
 
 MASK = (1 << 64) - 1
@@ -18,7 +19,7 @@ MASK = (1 << 64) - 1
 class Order(Protocol):
     """Where the first weights and the order of the training samples come from."""
 
-    def init(self, model: Model) -> Any: ...
+    def init(self, model: Network) -> Any: ...
     def shuffled(self, epoch: int, count: int) -> np.ndarray: ...
     def current(self, epoch: int, count: int) -> np.ndarray: ...
     def state(self) -> dict[str, np.ndarray]: ...
@@ -31,7 +32,7 @@ class Threefry:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def init(self, model: Model) -> Any:
+    def init(self, model: Network) -> Any:
         # run once: on a CPU, compiling it well would take three times as long as everything else about it
         quickly = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
         return jax.jit(model.init, compiler_options=quickly)(jax.random.key(self.seed))
@@ -70,7 +71,7 @@ class Xorshift:
         low, high = np.float32(-limit), np.float32(limit)
         return (low + (high - low) * unit).reshape(shape)
 
-    def init(self, model: Model) -> Any:
+    def init(self, model: Network) -> Any:
         """Patch matrix, positions where they are random, q, k, v, the two feed-forward matrices, the classifier."""
         if not isinstance(model, PatchAttention):
             raise SettingError(f"rng: xorshift repeats runs of patch_attention; this model is {type(model).__name__}")

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,15 @@ import jax
 import numpy as np
 
 from glassformer.data import load as load_data
+from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
-from glassformer.models import Model
+from glassformer.models.images import Images
+from glassformer.models.model import Model, Network
 from glassformer.train.recipe import Recipe
+from glassformer.train.resolve import load_for
 from glassformer.train.run_folder import RunFolder
+from glassformer.train.score import Score, score_in_parts, tally
+from glassformer.train.tasks import TASK_NAMES
 
 SHIPPED = "vit-pico"  # trained weights that come with the package
 AT_ONCE = 1000  # images evaluated together; a smaller last part is padded, so that one program serves all
@@ -54,10 +59,20 @@ class Run:
     recipe: Recipe
     params: Any
     classes: tuple[str, ...]
+    tokeniser: Tokeniser | None = None  # None: it reads no texts
 
     @property
-    def model(self) -> Model:
+    def model(self) -> Network:
         return self.recipe.model
+
+    @property
+    def images(self) -> Images:
+        """The images it reads; a run that reads something else says so."""
+        if not isinstance(self.model, Model):
+            task = TASK_NAMES[type(self.recipe.task)]
+            reads = "texts" if self.tokeniser else "rows of numbers"
+            raise DataError(f"{self.path}: {type(self.model).__name__} reads {reads} (task {task}), not images")
+        return self.model.images
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -82,7 +97,7 @@ class Run:
     def as_batch(self, images: np.ndarray) -> np.ndarray:
         """Checked, with the channel axis that grey images may leave out."""
         images = np.asarray(images)
-        shape = self.model.images.shape
+        shape = self.images.shape
         if images.shape[1:] == shape[:2] and shape[2] == 1:
             images = images[..., None]
         if images.shape[1:] != shape or len(images) == 0:
@@ -100,6 +115,11 @@ class Run:
     def predict(self, images: np.ndarray) -> np.ndarray:
         """The most likely class of each image, (N,)."""
         return self.logits(images).argmax(axis=-1)
+
+    def score(self, data: str = "") -> Score:
+        """Accuracy and loss on the test part of a data set; without a name, of the data the run was trained on."""
+        found = load_for(self.recipe, data or self.recipe.data, self.tokeniser)
+        return score_in_parts(jax.jit(partial(tally, self.recipe)), self.recipe.task, self.params, found.test)
 
     def evaluate(self, images: np.ndarray | None = None, labels: np.ndarray | None = None) -> Evaluation:
         """Score on labelled images; without any, on the test set of the data the run was trained on."""
@@ -134,4 +154,4 @@ def load(path: str | Path = "") -> Run:
     folder = RunFolder(Path(path) if path else Path(str(files("glassformer") / "shipped" / SHIPPED)))
     recipe = folder.recipe()
     params, classes = folder.load_model(recipe)
-    return Run(path=folder.path, recipe=recipe, params=params, classes=classes)
+    return Run(path=folder.path, recipe=recipe, params=params, classes=classes, tokeniser=folder.tokeniser())

@@ -3,7 +3,8 @@
 recipe.toml         fully resolved: enough to repeat the run
 model.safetensors   the best weights by validation (the last, where nothing is held out)
 state.safetensors   where training stands: weights, optimiser, random state, epoch, step: resume is exact
-log.csv             epoch,loss,time,test_accuracy,val_accuracy,lr
+tokenizer.json      of a run on texts: its symbols
+log.csv             epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss
 metrics.json        the result
 curves.png          loss and accuracy over the epochs
 """
@@ -17,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from glassformer.data.tokeniser import Tokeniser, load_tokeniser
 from glassformer.errors import CheckpointError, FileError
 from glassformer.files import write_whole
 from glassformer.names import named_leaves
@@ -25,6 +27,8 @@ from glassformer.train.jax_engine import State
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain, to_plain, to_toml
 from glassformer.train.weights import FORMAT, fill, load_arrays, refuse_newer, save_arrays
+
+TOKENISER = "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Row:
     test_accuracy: float | None
     val_accuracy: float | None
     lr: float
+    test_loss: float | None = None  # nats for each label
+    val_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,14 @@ class RunFolder:
         refuse_newer(plain.pop("format", 0), path)  # before its settings, which may be new too
         return from_plain(Recipe, plain)
 
+    def save_tokeniser(self, tokeniser: Tokeniser) -> None:
+        write_whole(self.path / TOKENISER, tokeniser.to_json())
+
+    def tokeniser(self) -> Tokeniser | None:
+        """None where the run reads no texts."""
+        path = self.path / TOKENISER
+        return load_tokeniser(path) if path.exists() else None
+
     def save_model(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
         about = {"config": to_plain(recipe), "classes": classes, "epoch": epoch}
         save_arrays(self.path / "model.safetensors", named_leaves(params), about)
@@ -89,7 +103,7 @@ class RunFolder:
         """The kept weights, and the names of the classes."""
         path = self.path / "model.safetensors"
         arrays, about = load_arrays(path)
-        classes = about.get("classes") or map(str, range(recipe.model.images.classes))
+        classes = about.get("classes") or map(str, range(classes_of(recipe.model)))
         return fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path), tuple(classes)
 
     def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
@@ -110,10 +124,12 @@ class RunFolder:
         return fill(like, rest, path), order, progress
 
     def save_log(self, rows: tuple[Row, ...]) -> None:
-        lines = ["epoch,loss,time,test_accuracy,val_accuracy,lr"]
+        lines = ["epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss"]
         for row in rows:
             scores = ("" if score is None else f"{100 * score:.2f}" for score in (row.test_accuracy, row.val_accuracy))
-            lines.append(f"{row.epoch},{row.loss:.6f},{row.time:.3f},{','.join(scores)},{row.lr:.6g}")
+            losses = ("" if loss is None else f"{loss:.6f}" for loss in (row.test_loss, row.val_loss))
+            line = f"{row.epoch},{row.loss:.6f},{row.time:.3f},{','.join(scores)},{row.lr:.6g},{','.join(losses)}"
+            lines.append(line)
         write_whole(self.path / "log.csv", "\n".join(lines) + "\n")
 
     def save_curves(self, rows: tuple[Row, ...]) -> None:
@@ -121,3 +137,8 @@ class RunFolder:
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         write_whole(self.path / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+
+
+def classes_of(model: Any) -> int:
+    """How many a model tells apart, where its file does not name them."""
+    return model.images.classes if hasattr(model, "images") else 0

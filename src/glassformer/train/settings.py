@@ -13,15 +13,31 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.errors import SettingError
+from glassformer.layers import GELU, GELUTanh, ReLU, Rotary, SiLU
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
-from glassformer.models import MODELS
+from glassformer.models import MODELS, BERTFor, ClassHead, MaskedHead, SpanHead, TagHead
 from glassformer.names import nearest
+from glassformer.train.tasks import TASKS
 
 Settings = TypeVar("Settings")
 
 KINDS: dict[str, type] = {
     **MODELS,
+    **TASKS,
+    "bert-for": BERTFor,
+    "class-head": ClassHead,
+    "tag-head": TagHead,
+    "span-head": SpanHead,
+    "masked-head": MaskedHead,
+    "characters": Characters,
+    "byte-pairs": BytePairs,
+    "rotary": Rotary,
+    "gelu": GELU,
+    "gelu-tanh": GELUTanh,
+    "relu": ReLU,
+    "silu": SiLU,
     "uniform": Uniform,
     "xavier": Xavier,
     "zero": Zero,
@@ -32,17 +48,18 @@ KIND_OF = {cls: name for name, cls in KINDS.items()}
 
 
 def to_plain(settings: Any) -> Any:
-    """Dataclasses as dictionaries, for TOML and JSON; `from_plain` undoes it."""
+    """Dataclasses as dictionaries, for TOML and JSON; `from_plain` undoes it. What is None is left out."""
     if not dataclasses.is_dataclass(settings):
         return list(settings) if isinstance(settings, tuple) else settings
     kind = {"kind": KIND_OF[type(settings)]} if type(settings) in KIND_OF else {}
-    return kind | {field.name: to_plain(getattr(settings, field.name)) for field in dataclasses.fields(settings)}
+    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return kind | {name: to_plain(value) for name, value in values.items() if value is not None}
 
 
 def from_plain(expected: Any, value: Any, where: str = "") -> Any:
     """The dataclass that `value` describes. Fields that are not named keep their defaults."""
     kinds = kinds_of(expected)
-    if type(value) in kinds.values():
+    if type(value) in kinds.values() or (value is None and types.NoneType in typing.get_args(expected)):
         return value
     if kinds:
         given = dict(value) if isinstance(value, dict) else {"kind": value}

@@ -1,0 +1,41 @@
+"""Any text file by its path: UTF-8, the last tenth for testing, cut at the end of a line."""
+
+from pathlib import Path
+
+from glassformer.data.texts import Example, Texts
+from glassformer.errors import DataError
+
+LEAST = 100  # characters, of which ten are left for testing
+
+
+def load_text_file(name: str, path: Path) -> Texts:
+    text = read_text(path)
+    if len(text) < LEAST:
+        raise DataError(f"{path}: {len(text)} characters are too short to learn from; expected {LEAST} or more")
+    cut = last_line_end(text, len(text) * 8 // 10, len(text) * 9 // 10)
+    return Texts(name=name, train=(Example(text[:cut]),), test=(Example(text[cut:]),))
+
+
+def read_text(path: Path) -> str:
+    """Line ends become those of Unix, and the mark that Windows puts first is taken away."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}; expected a text file") from None
+    try:
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: not UTF-8: byte {error.start:,} is 0x{content[error.start]:02x}; expected a text file in UTF-8: "
+            "save it as such, or convert it with `iconv -f latin1 -t utf-8`"
+        ) from None
+    if "\0" in text:
+        raise DataError(f"{path}: not a text: character {text.index(chr(0)):,} is NUL; expected a text file in UTF-8")
+    if not text.strip():
+        raise DataError(f"{path}: there is no text in it; expected {LEAST} characters or more")
+    return text
+
+
+def last_line_end(text: str, start: int, end: int) -> int:
+    """Where the last line that ends in text[start:end] is over; where none does, `end`: a file of endless lines."""
+    return text.rfind("\n", start, end) + 1 or end

@@ -1,0 +1,137 @@
+"""A tokeniser: text to the numbers of its symbols and back, as one tokenizer.json of the `tokenizers` package.
+
+encode     text -> ids, exactly the text: nothing is put before or behind it
+decode     ids -> text, less padding, start and end; marks, <mask> and <unk> are shown
+
+Roles are the symbols with a duty of their own. Those that are trained here have all five, as ids 0 to 4; of others
+the usual spellings are known. Training one: tokeniser_training.py.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.text_extra import text_package
+from glassformer.errors import DataError, FileError, UnknownNameError
+
+OWN = ("<pad>", "<unk>", "<start>", "<end>", "<mask>")  # ids 0 to 4
+SPELLINGS = {  # ours, BERT's, T5's and RoBERTa's, GPT-2's
+    "pad": ("<pad>", "[PAD]"),
+    "unknown": ("<unk>", "[UNK]"),
+    "start": ("<start>", "[CLS]", "<s>", "<|endoftext|>"),
+    "end": ("<end>", "[SEP]", "</s>", "<|endoftext|>"),
+    "mask": ("<mask>", "[MASK]"),
+}
+UNSEEN = ("pad", "start", "end")  # decode drops them
+AGAIN = "copy it again, or train one anew"
+Spans = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Tokeniser:
+    inner: Any = field(repr=False)  # a tokenizers.Tokenizer
+
+    def __post_init__(self) -> None:
+        self.inner.no_truncation()  # files of others may ask for it: a text would lose its end without a word
+        self.inner.no_padding()
+
+    @property
+    def size(self) -> int:
+        """How many symbols there are; ids go from 0 to size - 1."""
+        return self.inner.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, text: str) -> list[int]:
+        return self._encoding(text).ids
+
+    def offsets(self, text: str) -> tuple[list[int], Spans]:
+        """The ids, and for each the characters it stands for: text[start:end].
+
+        A byte pair may carry the space before it, and the bytes of one character all have that character's place.
+        """
+        encoding = self._encoding(text)
+        return encoding.ids, encoding.offsets
+
+    def decode(self, ids: Iterable[int]) -> str:
+        shown = [number for number in map(int, ids) if number not in self._unseen]
+        return self.inner.decode(shown, skip_special_tokens=False)
+
+    def id_of(self, role: str) -> int | None:
+        """The id of pad, unknown, start, end or mask; None where this tokeniser has no such symbol."""
+        if role not in self._roles:
+            raise UnknownNameError(f"tokeniser: no role is called {role!r}; known: {', '.join(SPELLINGS)}")
+        return self._roles[role]
+
+    def symbol(self, number: int) -> str:
+        """How one symbol is spelled in text; a lone byte of a longer character shows as �."""
+        return self.inner.decode([int(number)], skip_special_tokens=False)
+
+    def unknown_in(self, text: str) -> list[str]:
+        """The characters or words of the text that have no symbol, each once, in order."""
+        unknown = self.id_of("unknown")
+        ids, spans = self.offsets(text)
+        missing = [text[start:end] for number, (start, end) in zip(ids, spans, strict=True) if number == unknown]
+        return list(dict.fromkeys(missing))
+
+    def to_json(self) -> str:
+        return self.inner.to_str()
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> "Tokeniser":
+        """`where` is the file, or whatever else the text came from, for messages."""
+        library = text_package("tokenizers", where)
+        try:
+            content = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{where}: damaged or cut short: not JSON at {place(error)}; {AGAIN}") from None
+        except RecursionError:
+            raise DataError(f"{where}: damaged: it nests too deeply; {AGAIN}") from None
+        if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+            raise DataError(f"{where}: not a tokeniser: it has no `model`; expected a tokenizer.json")
+        try:
+            return cls(library.Tokenizer.from_str(text))
+        except Exception as error:  # the library raises nothing narrower
+            raise DataError(f"{where}: not a tokeniser that can be read: {error}; {AGAIN}") from None
+
+    def _encoding(self, text: str) -> Any:
+        refuse_half_characters(text)
+        return self.inner.encode(text, add_special_tokens=False)
+
+    @cached_property
+    def _roles(self) -> dict[str, int | None]:
+        found = {role: [self.inner.token_to_id(word) for word in words] for role, words in SPELLINGS.items()}
+        return {role: next((number for number in ids if number is not None), None) for role, ids in found.items()}
+
+    @cached_property
+    def _unseen(self) -> set[int | None]:
+        return {self._roles[role] for role in UNSEEN}
+
+
+def load_tokeniser(path: Path) -> Tokeniser:
+    """From a tokenizer.json: of a run folder, or of a model from elsewhere."""
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}; expected a tokenizer.json") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not a tokeniser: it is not UTF-8 text; expected a tokenizer.json") from None
+    if not text.strip():
+        raise DataError(f"{path}: it is empty; {AGAIN}")
+    return Tokeniser.from_json(text, str(path))
+
+
+def place(error: json.JSONDecodeError) -> str:
+    return f"line {error.lineno}, column {error.colno}"
+
+
+def refuse_half_characters(text: str) -> None:
+    """Half of a surrogate pair is no character: no encoding of Unicode can write it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"the text is not Unicode: character {error.start}, {text[error.start]!a}, is half of one; "
+            "read the file as UTF-8"
+        ) from None

@@ -1,0 +1,115 @@
+"""Recurrent language model: from the tokens so far, scores for the one that comes next, at every place at once.
+
+ids -> reader (embedding, L recurrent cells) -> states -> the table again -> logits
+
+All it knows of the past is in its state, which is as large after a thousand tokens as after one: attention looks back
+at the tokens themselves instead. For writing, `step` takes one token and the state, and gives both back.
+The head is the embedding table read the other way (tied), or a table of its own.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+
+from glassformer.errors import ShapeError
+from glassformer.layers import Embedding, TiedHead, embedding, tied_head
+from glassformer.models import recurrent
+from glassformer.models.model import Network
+from glassformer.models.recurrent import Cell, Reader
+from glassformer.models.recurrent_step import State, start, step
+from glassformer.models.text import Text
+from glassformer.names import scope
+from glassformer.shapes import Array, Bool, Float, Integer, Key
+
+
+NO_BIAS = tied_head.Params(b=None)
+
+
+class Params(NamedTuple):
+    reader: recurrent.Params
+    head: embedding.Params | None  # None: the table of the embedding
+
+
+class Cache(NamedTuple):
+    reader: recurrent.Cache
+    head: tied_head.Cache
+
+
+@dataclass(frozen=True)
+class RecurrentLM(Network):
+    text: Text = Text()
+    width: int = 512  # C: of the embedding
+    hidden: int = 512  # O: of the states
+    depth: int = 2  # L
+    cell: Cell = "lstm"
+    tied: bool = True
+    dropout: float = 0.0
+
+    @property
+    def reader(self) -> Reader:
+        return Reader(self.text, self.width, self.hidden, self.depth, self.cell, self.dropout)
+
+    @property
+    def head(self) -> TiedHead:
+        if self.tied and self.width != self.hidden:
+            raise ShapeError(
+                f"RecurrentLM: the embedding is {self.width} wide and the states are {self.hidden}; a tied head reads "
+                f"the states with the embedding table: try width={self.hidden}, or tied=False"
+            )
+        return TiedHead(self.text.vocabulary)
+
+    def example(self, batch: int) -> jax.ShapeDtypeStruct:
+        return self.text.example(batch)
+
+    def init(self, key: Key) -> Params:
+        key_reader, key_head = jax.random.split(key)
+        own = None if self.tied else Embedding(self.text.vocabulary, self.hidden).init(key_head)
+        return Params(reader=self.reader.init(key_reader), head=own)
+
+    def forward(
+        self,
+        params: Params,
+        x: Integer[Array, "B T"],
+        *,
+        keep: Bool[Array, "B T"] | None = None,
+        key: Key | None = None,
+    ) -> tuple[Float[Array, "B T V"], Cache]:
+        """`keep` is taken so that all text models are called alike, and changes nothing: tokens that only fill a
+        sequence up stand at its end, where nothing that comes before them has seen them."""
+        self.text.check("RecurrentLM", x)
+        with scope("reader"):
+            h, reader = self.reader.forward(params.reader, x, key=key)
+        logits, head = self.scores(params, h)
+        return logits, Cache(reader=reader, head=head)
+
+    def scores(self, params: Params, h: Float[Array, "*B O"]) -> tuple[Float[Array, "*B V"], tied_head.Cache]:
+        table = params.reader.embed if params.head is None else params.head
+        with scope("head"):
+            return self.head.forward(NO_BIAS, tied_head.Inputs(x=h, emb=table.emb))
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T V"]) -> tuple[None, Params]:
+        with scope("head"):
+            d, _ = self.head.backward(NO_BIAS, cache.head, dy)
+        with scope("reader"):
+            _, dreader = self.reader.backward(params.reader, cache.reader, d.x)
+        # table = embed or head
+        if params.head is None:  # tied: read at the input and at the output
+            dembed = embedding.Params(emb=dreader.embed.emb + d.emb)
+            return None, Params(reader=dreader._replace(embed=dembed), head=None)
+        return None, Params(reader=dreader, head=embedding.Params(emb=d.emb))
+
+    def start_state(self, batch: int) -> tuple[State, ...]:
+        """The state of every cell before the first token."""
+        return tuple(start(self.cell, batch, self.hidden) for _ in range(self.depth))
+
+    def step(
+        self, params: Params, state: tuple[State, ...], ids: Integer[Array, "B"]
+    ) -> tuple[Float[Array, "B V"], tuple[State, ...]]:
+        """One token of each sequence: the scores that `forward` gives at its place, and the state to go on from."""
+        embedded, _ = self.reader.embed.forward(params.reader.embed, ids[:, None])
+        h, after = embedded[:, 0], []
+        for cell, before in zip(params.reader.cells, state, strict=True):
+            after.append(step(cell, before, h))
+            h = after[-1].h
+        return self.scores(params, h)[0], tuple(after)

@@ -1,0 +1,71 @@
+"""How well a model answers: the share of right answers, and the loss, in nats for each label.
+
+Counted in parts: a tally of one part is a few sums, and the sums of all parts make the score.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.losses.cross_entropy import at_label, log_softmax, weighted
+from glassformer.shapes import Array, Float, Integer
+from glassformer.train.tasks.task import Task, label_weights
+
+if TYPE_CHECKING:
+    from glassformer.train.recipe import Recipe
+
+
+class Score(NamedTuple):
+    accuracy: Any  # 0..1; an array where several seeds are scored together
+    loss: Any
+
+
+class Tally(NamedTuple):
+    right: Any
+    counted: Any  # answers
+    loss: Any  # summed over the labels
+    weight: Any  # of the labels
+
+
+def tally(recipe: "Recipe", params: Any, samples: Any, chosen: Integer[Array, "B"], here: Float[Array, "B"]) -> Tally:
+    """Sums over some samples; those not `here` (0) only fill the part up."""
+    batch = recipe.task.batch(samples, chosen)
+    logits, _ = recipe.model.forward(params, batch.x, **batch.keywords)
+    weights = label_weights(batch, here)
+    right = logits.argmax(axis=-1) == batch.labels
+    if recipe.task.whole:
+        each = (right | (weights == 0)).reshape(len(here), -1).all(axis=1)
+        answers = Tally(right=jnp.sum(each * here), counted=jnp.sum(here), loss=0, weight=0)
+    else:
+        answers = Tally(right=jnp.sum(right * weights), counted=jnp.sum(weights), loss=0, weight=0)
+    loss = -weighted(weights, at_label(log_softmax(logits), batch.labels))
+    return answers._replace(loss=loss, weight=jnp.sum(weights))
+
+
+def score_in_parts(count_up: Callable[..., Tally], task: Task, params: Any, samples: Any) -> Score:
+    """The score of all samples; `count_up` is `tally` of a recipe, compiled."""
+    count = task.count(samples)
+    resident = jax.tree.map(jnp.asarray, samples)
+    parts = []
+    for start in range(0, count, task.at_once):
+        chosen = np.arange(start, start + task.at_once)
+        here = (chosen < count).astype(np.float32)
+        parts.append(count_up(params, resident, chosen % count, here))
+    return score_of(Tally(*(np.sum([np.asarray(part) for part in sums], axis=0) for sums in zip(*parts, strict=True))))
+
+
+def score_of(sums: Tally) -> Score:
+    accuracy, loss = sums.right / sums.counted, sums.loss / sums.weight
+    return Score(accuracy, loss) if np.ndim(accuracy) else Score(float(accuracy), float(loss))
+
+
+def score_of_logits(logits: np.ndarray, labels: np.ndarray) -> Score:
+    """The same, of logits that are there already."""
+    x = logits.astype(np.float64)
+    x -= x.max(axis=-1, keepdims=True)
+    log_p = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    picked = np.take_along_axis(log_p, labels[..., None], axis=-1)
+    return Score(accuracy=float((logits.argmax(axis=-1) == labels).mean()), loss=float(-picked.mean()))

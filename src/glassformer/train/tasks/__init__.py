@@ -1,0 +1,35 @@
+"""What a model is trained to do, one task a file: how samples are made of data, how a step draws its batch from them.
+
+A task knows nothing of the model but what its forward takes: x, and keywords such as `keep`.
+"""
+
+from glassformer.train.tasks.classify import Classify
+from glassformer.train.tasks.masked import Masked
+from glassformer.train.tasks.next_token import NextToken
+from glassformer.train.tasks.span import Span
+from glassformer.train.tasks.tag import Tag
+from glassformer.train.tasks.task import Batch, Task
+from glassformer.train.tasks.translate import Translate
+
+TASKS: dict[str, type[Task]] = {
+    "classify": Classify,
+    "next-token": NextToken,
+    "masked": Masked,
+    "tag": Tag,
+    "span": Span,
+    "translate": Translate,
+}
+TASK_NAMES = {cls: name for name, cls in TASKS.items()}
+
+__all__ = [
+    "TASKS",
+    "TASK_NAMES",
+    "Batch",
+    "Classify",
+    "Masked",
+    "NextToken",
+    "Span",
+    "Tag",
+    "Task",
+    "Translate",
+]

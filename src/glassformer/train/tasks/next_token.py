@@ -1,0 +1,61 @@
+"""Language modelling: after every token of a stretch of text, which one comes next?
+
+The text is one stream, documents divided by <end>. An epoch takes stretches from all over it, each moved by a random
+number of tokens, so that stretches begin anywhere; scoring takes them side by side, every token once.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.data.texts import Example, Texts
+from glassformer.data.tokeniser import Tokeniser
+from glassformer.errors import DataError
+from glassformer.shapes import Array, Integer, Key, Static
+from glassformer.train.tasks.sequences import symbol
+from glassformer.train.tasks.task import Batch, Encoded, Task
+
+
+class Stream(NamedTuple):
+    ids: np.ndarray  # int32 (N,)
+    context: Static  # tokens in a stretch
+
+
+@dataclass(frozen=True)
+class NextToken(Task):
+    by_loss: ClassVar[bool] = True
+
+    def count(self, samples: Stream) -> int:
+        count = (len(samples.ids) - 1) // samples.context.value
+        if count < 1:
+            raise DataError(
+                f"a part of the text is {len(samples.ids)} tokens long, too short for one stretch of "
+                f"{samples.context.value} and a next token; bring more text, or a smaller model.text.context"
+            )
+        return count
+
+    def batch(self, samples: Stream, chosen: Integer[Array, "B"]) -> Batch:
+        return stretches(samples, chosen * samples.context.value)
+
+    def drawn(self, samples: Stream, chosen: Integer[Array, "B"], key: Key) -> Batch:
+        length = samples.context.value
+        start = chosen * length + jax.random.randint(key, chosen.shape, 0, length)
+        return stretches(samples, jnp.minimum(start, len(samples.ids) - 1 - length))
+
+    def encode(self, texts: Texts, tokeniser: Tokeniser, context: int) -> Encoded:
+        end = symbol(tokeniser, "end")
+
+        def stream(examples: tuple[Example, ...]) -> Stream:
+            documents = [tokeniser.encode(example.text) for example in examples]
+            ids = [token for document in documents for token in (*document, end)]
+            return Stream(np.array(ids[:-1], np.int32), Static(context))  # nothing follows the last document
+
+        return Encoded(stream(texts.train), stream(texts.test), ())
+
+
+def stretches(samples: Stream, start: Any) -> Batch:
+    places = start[:, None] + jnp.arange(samples.context.value)
+    return Batch(samples.ids[places], samples.ids[places + 1], None, {})

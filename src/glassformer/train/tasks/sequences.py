@@ -1,0 +1,50 @@
+"""Texts as rows of symbols: <start> text <end>, filled up with <pad> to the longest."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from glassformer.data.tokeniser import Tokeniser
+from glassformer.errors import DataError
+
+
+class Sequences(NamedTuple):
+    ids: np.ndarray  # int32 (N, T)
+    keep: np.ndarray  # bool (N, T): False where a row is filled up
+    labels: np.ndarray  # int32, (N), (N, T) or (N, 2)
+    counts: np.ndarray  # bool, as labels: which of them count
+
+
+def symbol(tokeniser: Tokeniser, role: str) -> int:
+    found = tokeniser.id_of(role)
+    if found is None:
+        raise DataError(f"the tokeniser has no symbol for {role!r}, which this task needs; train one, or add it")
+    return found
+
+
+def framed(tokeniser: Tokeniser, ids: Sequence[int]) -> list[int]:
+    return [symbol(tokeniser, "start"), *ids, symbol(tokeniser, "end")]
+
+
+def filled(rows: Sequence[Sequence[int]], fill: int, least: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """The rows as one array, and where it is real."""
+    lengths = np.array([len(row) for row in rows])
+    array = np.full((len(rows), max(least, lengths.max(initial=1))), fill, np.int32)
+    keep = np.arange(array.shape[1]) < lengths[:, None]
+    array[keep] = np.fromiter((symbol for row in rows for symbol in row), np.int32, lengths.sum())
+    return array, keep
+
+
+def must_fit(where: str, text: str, length: int, context: int) -> None:
+    if length > context:
+        shown = text if len(text) < 60 else f"{text[:60]}…"
+        raise DataError(
+            f"{where}: {shown!r} is {length} symbols long with its frame, the model's context is {context}; "
+            f"shorten the text, or train with --set model.text.context={length}"
+        )
+
+
+def must_have(where: str, what: str, there: bool) -> None:
+    if not there:
+        raise DataError(f"{where}: its texts have no {what}, which this task needs; choose other data, or another task")
