@@ -227,7 +227,7 @@ MODELS = [
     Case("recurrent (rnn)", RecurrentLM(WORDS, width=6, hidden=6, depth=1, cell="rnn")),
     Case(
         "recurrent (gru, own head, padding, dropout)",
-        RecurrentLM(WORDS, width=6, hidden=7, depth=2, cell="gru", tied=False, dropout=0.2),
+        RecurrentLM(WORDS, width=6, hidden=7, depth=1, cell="gru", tied=False, dropout=0.2),
         given=("keep", "key"),
     ),
     Case("recurrent classifier", RecurrentClassifier(WORDS, classes=3, width=6, hidden=5, depth=1, cell="gru")),

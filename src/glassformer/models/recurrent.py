@@ -9,7 +9,7 @@ Ids are integers and have no gradient: dx is None. Without a key nothing is drop
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import jax
 
@@ -25,6 +25,7 @@ CellParams = rnn.Params | lstm.Params | gru.Params
 CellCache = rnn.Cache | lstm.Cache | gru.Cache
 
 CELLS: dict[str, type[RNN] | type[LSTM] | type[GRU]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
+KNOWN = ", ".join(CELLS)
 
 
 class Params(NamedTuple):
@@ -46,17 +47,16 @@ class Reader:
     depth: int  # L
     cell: Cell
     dropout: float = 0.0
+    std: float = 1.0  # of the embedding at the start
 
     def __post_init__(self) -> None:
         at_least("recurrent", 1, width=self.width, hidden=self.hidden, depth=self.depth)
         if self.cell not in CELLS:
-            raise SettingError(
-                f"recurrent: cell {self.cell!r} came{nearest(self.cell, [*CELLS])}, expected {', '.join(get_args(Cell))}"
-            )
+            raise SettingError(f"recurrent: cell {self.cell!r} came{nearest(self.cell, [*CELLS])}, expected {KNOWN}")
 
     @property
     def embed(self) -> Embedding:
-        return Embedding(self.text.vocabulary, self.width)
+        return Embedding(self.text.vocabulary, self.width, self.std)
 
     @property
     def drop(self) -> Dropout:
@@ -68,7 +68,8 @@ class Reader:
         return tuple(CELLS[self.cell](inputs, self.hidden) for inputs in (self.width, *above))
 
     def init(self, key: Key) -> Params:
-        """Cells start as PyTorch starts them, the embedding as that of GPT-2."""
+        """Cells and embedding start as PyTorch's. Nothing normalises what comes in: of an embedding as small as GPT-2's
+        (0.02) a cell sees next to nothing: a GRU of width 64 ends 300 steps on characters at a loss of 3.4, not 2.1."""
         key_embed, *keys = jax.random.split(key, 1 + self.depth)
         cells = tuple(cell.init(key_cell) for cell, key_cell in zip(self.cells, keys, strict=True))
         return Params(embed=self.embed.init(key_embed), cells=cells)

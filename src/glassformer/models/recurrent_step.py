@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from glassformer.errors import ShapeError
 from glassformer.layers import gru, lstm, rnn
 from glassformer.layers.gates import project_gates
 from glassformer.layers.linear import project
@@ -36,6 +37,8 @@ def rnn_step(params: rnn.Params, before: State, x: Float[Array, "B I"]) -> State
 
 
 def lstm_step(params: lstm.Params, before: State, x: Float[Array, "B I"]) -> State:
+    if before.c is None:
+        raise ShapeError("lstm: a state without a memory cell came; begin with the model's own start_state(batch)")
     pre = project_gates(x, params.w_x, params.b_x) + project_gates(before.h, params.w_h, params.b_h)
     i, f, o = (jax.nn.sigmoid(pre[:, gate]) for gate in (0, 1, 3))
     c = f * before.c + i * jnp.tanh(pre[:, 2])

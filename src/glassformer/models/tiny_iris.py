@@ -68,9 +68,7 @@ class TinyIris(Network):
 
     def init(self, key: Key) -> Params:
         key_spread, key_attn, key_head = jax.random.split(key, 3)
-        return Params(
-            spread=self.spread.init(key_spread), attn=self.attn.init(key_attn), head=self.head.init(key_head)
-        )
+        return Params(spread=self.spread.init(key_spread), attn=self.attn.init(key_attn), head=self.head.init(key_head))
 
     def forward(self, params: Params, x: Float[Array, "B I"]) -> tuple[Float[Array, "B K"], Cache]:
         self.columns.check("TinyIris", x)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.data.dataset import Dataset, digest, hold_out
+from glassformer.data.dataset import Dataset, cut, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
 from glassformer.train.engines import Engine, choose, settled
 from glassformer.train.not_finite import all_finite, explain
@@ -143,8 +143,9 @@ class Loop:
 
 def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:
     """What is trained on, and what is held out to choose by."""
-    share = recipe.validation.share
-    return hold_out(data.train, share) if share else (data.train, None)
+    share, subset = recipe.validation.share, recipe.training.subset
+    train, held_out = hold_out(data.train, share) if share else (data.train, None)
+    return (cut(train, slice(subset)) if subset else train), held_out
 
 
 def rate_of(recipe: Recipe, engine: Engine, epoch: int) -> float:

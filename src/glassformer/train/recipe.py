@@ -18,12 +18,13 @@ class Training:
     batch: int = 32
     seed: int = 1
     label_smoothing: float = 0.0
+    subset: int = 0  # train on the first so many samples alone (of running text: tokens); 0: on all
     samples: int = 0  # in an epoch, drawn anew for each; 0: all there are
     shift: int = 0  # pixels by which a training image may be moved, at random, each way
 
     def __post_init__(self) -> None:
         at_least("training", 1, epochs=self.epochs, batch=self.batch)
-        at_least("training", 0, seed=self.seed, samples=self.samples, shift=self.shift)
+        at_least("training", 0, seed=self.seed, subset=self.subset, samples=self.samples, shift=self.shift)
         if self.seed >= 1 << 63:
             raise SettingError(f"training: seed is {self.seed}, expected less than 2^63")
         LabelSmoothing(self.label_smoothing)  # it refuses what is not a share
