@@ -8,7 +8,9 @@ A case is a layer and how to draw an example for it; `case.draw` gives params, x
 import pytest
 
 from glassformer.check import CASES, Case
-from glassformer.models import BERT, GPT, T5, BERTFor
+from glassformer.models import BERT, GPT, T5, BERTFor, RecurrentClassifier, RecurrentLM
+
+TEXT_MODELS = (BERT, BERTFor, GPT, T5, RecurrentClassifier, RecurrentLM)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -20,4 +22,4 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def marks_of(case: Case) -> tuple[pytest.MarkDecorator, ...]:
     """Whole text models take long to compile; their layers are cases of their own."""
-    return (pytest.mark.slow,) if isinstance(case.layer, (BERT, BERTFor, GPT, T5)) else ()
+    return (pytest.mark.slow,) if isinstance(case.layer, TEXT_MODELS) else ()

@@ -1,5 +1,6 @@
-"""A Vision Transformer of the transformers library, its weights moved into ours, gives the same logits."""
+"""Vision transformers of the transformers library, moved into ours: logits, loss and every gradient are equal."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -8,76 +9,122 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("transformers", minversion="5.22")  # earlier releases name the parameters otherwise
+pytest.importorskip("transformers", minversion="5.22")  # earlier releases name some parameters otherwise
 import torch
+import torch.nn.functional as F  # noqa: N812
+from safetensors.numpy import load_file
 from transformers import ViTConfig, ViTForImageClassification
 
-from glassformer.layers import class_token, feed_forward, layer_norm, linear, multi_head, positions, pre_norm_block
-from glassformer.models import Images, ViT, vit
+from glassformer.hub import vit
+from glassformer.models import Images, ViT
+
+from .hugging_face import (
+    TOLERANCES,
+    disagreement,
+    drawn,
+    of_ours,
+    of_theirs,
+    ten_steps,
+    ten_steps_of_ours,
+    tensors_of,
+)
+
+pytestmark = pytest.mark.slow
+
+CONFIGS: dict[str, dict[str, Any]] = {  # rows and columns mostly differ, so that exchanging them would show
+    "as published": {"image_size": 12, "patch_size": 4, "hidden_size": 12, "num_attention_heads": 3},
+    "upright, grey, one block": {
+        "image_size": [12, 8],
+        "patch_size": [2, 2],
+        "num_channels": 1,
+        "hidden_size": 10,
+        "num_attention_heads": 5,
+        "num_hidden_layers": 1,
+        "layer_norm_eps": 1e-3,
+    },
+    "wide, five channels, one head": {
+        "image_size": (3, 9),
+        "patch_size": 3,
+        "num_channels": 5,
+        "hidden_size": 7,
+        "num_attention_heads": 1,
+        "layer_norm_eps": 0.3,
+    },
+}
+BATCH, CLASSES = 4, 5
+SIZES: dict[str, Any] = {"num_hidden_layers": 2, "intermediate_size": 17, "num_labels": CLASSES}
+PREPARATION = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]}
 
 
-@pytest.mark.parametrize("eps", [1e-5, 1e-12, 0.3])
-def test_logits_match_transformers(eps):
-    # rows and columns differ, so that exchanging them would show
-    model = ViT(Images((12, 8, 3), classes=5), width=16, hidden=32, heads=2, depth=2, with_class_token=True, eps=eps)
-    config = ViTConfig(
-        image_size=(12, 8),
-        patch_size=4,
-        num_channels=3,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        layer_norm_eps=eps,
-        hidden_act="gelu",
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    config.num_labels = 5
-    theirs = ViTForImageClassification(config).double().eval()
-    torch.manual_seed(0)
-    for weight in theirs.parameters():  # drawn anew: it starts with ones and zeros, which hide mistakes
-        torch.nn.init.normal_(weight, std=0.5)
-    images = np.random.default_rng(0).integers(256, size=(7, 12, 8, 3), dtype=np.uint8)
-    with torch.no_grad():
-        expected = theirs(torch.tensor(images / 255).permute(0, 3, 1, 2)).logits  # channels first
-    with jax.enable_x64(True):
-        logits, _ = model.forward(params_from(theirs.state_dict(), model.depth), jnp.asarray(images))
-    assert logits.dtype == np.float64
-    assert np.abs(np.asarray(logits) - expected.numpy()).max() < 1e-10
+def theirs_for(name: str, precision: str) -> Any:
+    return drawn(ViTForImageClassification(ViTConfig(**(SIZES | CONFIGS[name]))), precision)
 
 
-def params_from(weights: dict[str, torch.Tensor], depth: int) -> vit.Params:
-    """Their weights are (out, in); their patch projection is a convolution, (out, channel, row, column)."""
+def images_and_labels(model: ViT) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(0)
+    images = draw.integers(256, size=(BATCH, *model.images.shape), dtype=np.uint8)
+    return images, draw.integers(CLASSES, size=BATCH)
 
-    def at(name: str) -> Any:
-        return jnp.asarray(weights[name].numpy())
 
-    def dense(name: str) -> linear.Params:
-        return linear.Params(w=at(f"{name}.weight").T, b=at(f"{name}.bias"))
+def prepared(images: np.ndarray, precision: str) -> torch.Tensor:
+    """Channels first, and spread as PREPARATION says."""
+    return torch.tensor((images / 255 - 0.5) / 0.25, dtype=getattr(torch, precision)).permute(0, 3, 1, 2)
 
-    def norm(name: str) -> layer_norm.Params:
-        return layer_norm.Params(gain=at(f"{name}.weight"), bias=at(f"{name}.bias"))
 
-    def block(name: str) -> pre_norm_block.Params:
-        q, k, v, o = (dense(f"{name}.attention.{part}_proj") for part in "qkvo")
-        up, down = dense(f"{name}.mlp.fc1"), dense(f"{name}.mlp.fc2")
-        return pre_norm_block.Params(
-            norm1=norm(f"{name}.layernorm_before"),
-            attn=multi_head.Params(w_q=q.w, w_k=k.w, w_v=v.w, w_o=o.w, b_q=q.b, b_k=k.b, b_v=v.b, b_o=o.b),
-            norm2=norm(f"{name}.layernorm_after"),
-            ff=feed_forward.Params(w_up=up.w, b_up=up.b, w_down=down.w, b_down=down.b),
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_loss_and_gradients(name: str, precision: str) -> None:
+    theirs = theirs_for(name, precision)
+    model = vit.model_from(theirs.config.to_dict(), PREPARATION)
+    images, labels = images_and_labels(model)
+    logits = theirs(prepared(images, precision)).logits
+    expected = of_theirs(theirs, logits, F.cross_entropy(logits, torch.tensor(labels)))
+    with jax.enable_x64(precision == "float64"):
+        params = vit.from_tensors(model, tensors_of(theirs))
+        ours = of_ours(model, params, images, labels, lambda tree: vit.to_tensors(model, tree, vit.LOADED))
+    assert max(disagreement(ours, expected).values()) < TOLERANCES[precision]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_names_in_files_lead_to_the_same_parameters(name: str, tmp_path: Path) -> None:
+    theirs = theirs_for(name, "float32")
+    model = vit.model_from(theirs.config.to_dict())
+    theirs.save_pretrained(tmp_path)
+    written = load_file(tmp_path / "model.safetensors")
+    params = vit.from_tensors(model, written)
+    jax.tree.map(np.testing.assert_array_equal, params, vit.from_tensors(model, tensors_of(theirs)))
+    again = vit.to_tensors(model, params)
+    assert set(again) == set(written)
+    for key, value in written.items():
+        np.testing.assert_array_equal(again[key], value, strict=True)
+
+
+@pytest.mark.parametrize("name", ["as published", "upright, grey, one block"])
+def test_ten_steps_of_adamw(name: str) -> None:
+    theirs = theirs_for(name, "float32")
+    model = vit.model_from(theirs.config.to_dict(), PREPARATION)
+    images, labels = images_and_labels(model)
+    params = vit.from_tensors(model, {key: value.copy() for key, value in tensors_of(theirs).items()})
+    ours = ten_steps_of_ours(model, params, jnp.asarray(images), jnp.asarray(labels))
+    pixels = prepared(images, "float32")
+    expected = ten_steps(theirs, lambda: F.cross_entropy(theirs(pixels).logits, torch.tensor(labels)))
+    assert expected[-1] < expected[0]
+    assert np.abs(ours / expected - 1).max() < 1e-4
+
+
+def test_their_processor_prepares_pixels_as_ours_does() -> None:
+    processor = pytest.importorskip("transformers").ViTImageProcessor
+    for given in (
+        {"image_mean": 0.3, "image_std": 0.2},
+        {"do_normalize": False},
+        {"do_rescale": False, "image_mean": 100.0, "image_std": 50.0},
+        {"rescale_factor": 1 / 127.5, "image_mean": 1.0, "image_std": 1.0},
+    ):
+        channels = {key: [value] * 3 if key.startswith("image") else value for key, value in given.items()}
+        mean, std = vit.spread(channels)
+        images = np.random.default_rng(0).integers(256, size=(2, 6, 4, 3), dtype=np.uint8)
+        pixels = processor(do_resize=False, **channels)(
+            list(images), return_tensors="np", input_data_format="channels_last"
         )
-
-    convolution = at("vit.embeddings.patch_embeddings.projection.weight")
-    return vit.Params(
-        patch=linear.Params(
-            w=convolution.transpose(2, 3, 1, 0).reshape(-1, len(convolution)),  # ours: row, column, channel
-            b=at("vit.embeddings.patch_embeddings.projection.bias"),
-        ),
-        class_token=class_token.Params(token=at("vit.embeddings.cls_token")[0, 0]),
-        positions=positions.Params(pos=at("vit.embeddings.position_embeddings")[0]),
-        blocks=tuple(block(f"vit.layers.{i}") for i in range(depth)),
-        norm=norm("vit.layernorm"),
-        head=dense("classifier"),
-    )
+        ours, _ = Images((6, 4, 3), mean=mean, std=std).prepare.forward(None, jnp.asarray(images))
+        np.testing.assert_allclose(np.asarray(ours).transpose(0, 3, 1, 2), pixels["pixel_values"], rtol=1e-5, atol=1e-5)

@@ -1,4 +1,5 @@
-"""Weights and settings as the Hugging Face libraries name and shape them, to ours and back: one file per architecture.
+"""Weights in and out of Hugging Face folders: one file per architecture for names, shapes and settings, both ways.
 
-Plain functions over dictionaries. Nothing here downloads, and nothing needs `transformers`.
+folder.py reads and writes whole folders, run.py makes a run of one. Nothing here downloads; transformers is needed by
+parity.py alone, which compares with it.
 """

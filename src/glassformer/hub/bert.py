@@ -1,23 +1,28 @@
 """BERT: the `BertFor…` models of transformers and our `BERTFor`, both ways. Its matrices are (out, in).
 
-The architecture, which `config.json` names, decides the head. A tied decoder and its second bias are copies.
+The architecture, which `config.json` names, decides the head. A tied decoder and its second bias are copies. Published
+files hold more than one head, or none, and some spell the names as of old; the tensors of other heads are left out.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from glassformer.errors import SettingError
+from glassformer.errors import CheckpointError, SettingError
 from glassformer.hub import settings, tensors
 from glassformer.hub.tensors import Tensor, linear, norm
 from glassformer.models import BERT, BERTFor, ClassHead, MaskedHead, SpanHead, TagHead, Text, next_sentence_head
 from glassformer.models.bert import TaskParams
-from glassformer.names import nearest
+from glassformer.shapes import Key
 
 CLASSES, TAGS = "BertForSequenceClassification", "BertForTokenClassification"
 SPANS, MASKED, NEXT = "BertForQuestionAnswering", "BertForMaskedLM", "BertForNextSentencePrediction"
 ARCHITECTURES = (CLASSES, TAGS, SPANS, MASKED, NEXT)
+PRETRAINING, BARE = "BertForPreTraining", "BertModel"  # the masked head and that for the next sentence; no head
+
+NEXT_CLASSES = ("follows", "from elsewhere")  # by which a next-sentence head is known: its form is a classifier's
 
 BUFFERS = ("embeddings.position_ids",)  # 0, 1, 2, …, which early files carry
+HEADS = ("bert.pooler.", "cls.", "classifier.", "qa_outputs.")
 
 COPIES = {  # of the masked head: tied, the decoder is made of others' tensors; else the first bias is not used
     True: ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias"),
@@ -29,50 +34,69 @@ def model_from(config: Mapping[str, Any], architecture: str | None = None) -> BE
     """The model that a `config.json` describes; `architecture` where another head than the file's is wanted."""
     settings.refuse(config, is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     bert = BERT(
-        text=Text(config["vocab_size"], config["max_position_embeddings"]),
-        segments=config.get("type_vocab_size", 2),
-        width=config["hidden_size"],
-        hidden=config["intermediate_size"],
-        heads=config["num_attention_heads"],
-        depth=config["num_hidden_layers"],
-        dropout=config.get("hidden_dropout_prob", 0.1),
-        eps=config.get("layer_norm_eps", 1e-12),
+        text=Text(
+            settings.whole(config, "vocab_size", settings.MOST_SYMBOLS),
+            settings.whole(config, "max_position_embeddings", settings.MOST_SYMBOLS),
+        ),
+        segments=settings.whole(config, "type_vocab_size", settings.MOST_SYMBOLS, 2),
+        width=settings.whole(config, "hidden_size", settings.WIDEST),
+        hidden=settings.whole(config, "intermediate_size", settings.WIDEST),
+        heads=settings.whole(config, "num_attention_heads", settings.WIDEST),
+        depth=settings.whole(config, "num_hidden_layers", settings.DEEPEST),
+        dropout=settings.number(config, "hidden_dropout_prob", 0.1),
+        eps=settings.number(config, "layer_norm_eps", 1e-12),
         activation=settings.activation(config, "hidden_act", "gelu"),
     )
-    return BERTFor(bert, head_from(config, architecture or (config.get("architectures") or ["none"])[0], bert))
+    return BERTFor(bert, head_from(config, architecture or named(config), bert))
+
+
+def named(config: Mapping[str, Any]) -> str:
+    """The architecture that the file was written for."""
+    name = settings.architecture(config, (BARE, *ARCHITECTURES, PRETRAINING))
+    if name == BARE:
+        raise SettingError(
+            f"architectures: {BARE} has no head, so that it answers nothing by itself; "
+            f"say which one to put on it, as architecture: {', '.join(ARCHITECTURES)}"
+        )
+    return MASKED if name == PRETRAINING else name
 
 
 def head_from(config: Mapping[str, Any], architecture: str, bert: BERT) -> ClassHead | TagHead | SpanHead | MaskedHead:
-    classes = len(config.get("id2label") or (0, 1))
-    dropout = config.get("classifier_dropout")
-    dropout = bert.dropout if dropout is None else dropout
+    dropout = settings.number(config, "classifier_dropout", bert.dropout)
     if architecture == CLASSES:
-        return ClassHead(bert.width, classes, dropout)
+        return ClassHead(bert.width, len(settings.classes(config)), dropout)
     if architecture == TAGS:
-        return TagHead(bert.width, classes, dropout)
+        return TagHead(bert.width, len(settings.classes(config)), dropout)
     if architecture == SPANS:
         return SpanHead(bert.width)
     if architecture == MASKED:
-        tied = config.get("tie_word_embeddings", True)
+        tied = settings.yes(config, "tie_word_embeddings", True)
         return MaskedHead(bert.width, bert.text.vocabulary, tied, bert.eps, bert.activation)
-    if architecture == NEXT:
-        return next_sentence_head(bert.width)
-    near = nearest(architecture, [*ARCHITECTURES])
-    raise SettingError(f"architecture: {architecture!r} came{near}, known: {', '.join(ARCHITECTURES)}")
+    settings.must_be_known(architecture, ARCHITECTURES)
+    return next_sentence_head(bert.width)
 
 
-def architecture_of(model: BERTFor) -> str:
-    """Next-sentence prediction has the form of a classifier of two classes; it is asked for by name."""
-    return {ClassHead: CLASSES, TagHead: TAGS, SpanHead: SPANS, MaskedHead: MASKED}[type(model.head)]
+def classes_from(config: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
+    return {CLASSES: settings.classes(config), TAGS: settings.classes(config), NEXT: NEXT_CLASSES}.get(architecture, ())
 
 
-def config_of(model: BERTFor, architecture: str | None = None) -> dict[str, Any]:
+def notes(config: Mapping[str, Any]) -> list[str]:
+    return settings.differences(config, attention_probs_dropout_prob=0.0)
+
+
+def architecture_of(model: BERTFor, classes: tuple[str, ...] = ()) -> str:
+    if isinstance(model.head, ClassHead):
+        return NEXT if classes == NEXT_CLASSES else CLASSES
+    return {TagHead: TAGS, SpanHead: SPANS, MaskedHead: MASKED}[type(model.head)]
+
+
+def config_of(model: BERTFor, architecture: str | None = None, classes: tuple[str, ...] = ()) -> dict[str, Any]:
     """What belongs into `config.json` so that `model_from` gives the model back."""
     bert, head = model.bert, model.head
-    labels = head.classes if isinstance(head, ClassHead | TagHead) else 2
+    count = head.classes if isinstance(head, ClassHead | TagHead) else 2
     return {
         "model_type": "bert",
-        "architectures": [architecture or architecture_of(model)],
+        "architectures": [architecture or architecture_of(model, classes)],
         "vocab_size": bert.text.vocabulary,
         "max_position_embeddings": bert.text.context,
         "type_vocab_size": bert.segments,
@@ -86,7 +110,7 @@ def config_of(model: BERTFor, architecture: str | None = None) -> dict[str, Any]
         "layer_norm_eps": bert.eps,
         "hidden_act": settings.activation_word(bert.activation),
         "tie_word_embeddings": head.tied if isinstance(head, MaskedHead) else True,
-        "id2label": {str(i): f"LABEL_{i}" for i in range(labels)},
+        **settings.labels(classes, count),
     }
 
 
@@ -94,9 +118,49 @@ def to_tensors(model: BERTFor, params: TaskParams, architecture: str | None = No
     return tensors.to_theirs(table(model, architecture), params)
 
 
-def from_tensors(model: BERTFor, given: Mapping[str, Any], architecture: str | None = None) -> TaskParams:
+def from_tensors(
+    model: BERTFor, given: Mapping[str, Any], architecture: str | None = None, *, new_head: Key | None = None
+) -> TaskParams:
+    """`new_head`: what the file lacks of the head is drawn. Without it, a head that is not there is an error."""
+    given = as_now_spelled(given)
+    missing = missing_head(model, given, architecture)
+    if missing and new_head is None:
+        raise SettingError(
+            f"the head of {architecture or architecture_of(model)} is not in the file: {', '.join(missing)} missing; "
+            "ask for a new one, by its architecture, and train it"
+        )
+    if missing and new_head is not None:
+        drawn = TaskParams(bert=None, head=model.head.init(new_head))  # pyright: ignore[reportArgumentType]
+        given = {**tensors.to_theirs(head_table(model, architecture or architecture_of(model)), drawn), **given}
     copies = COPIES[model.head.tied] if isinstance(model.head, MaskedHead) else ()
-    return tensors.to_ours(table(model, architecture), given, model, (*BUFFERS, *copies))
+    others = left_out(model, given, architecture)
+    return tensors.to_ours(table(model, architecture), given, model, (*BUFFERS, *copies, *others))
+
+
+def missing_head(model: BERTFor, given: Mapping[str, Any], architecture: str | None = None) -> list[str]:
+    """The names of the head's tensors that are not there."""
+    rows = head_table(model, architecture or architecture_of(model))
+    there = as_now_spelled(given)
+    return [row.theirs for row in rows if row.theirs not in there]
+
+
+def left_out(model: BERTFor, given: Mapping[str, Any], architecture: str | None = None) -> list[str]:
+    """The names of tensors that belong to other heads than the model's."""
+    copies = COPIES[model.head.tied] if isinstance(model.head, MaskedHead) else ()
+    known = {*copies, *(row.theirs for row in table(model, architecture))}
+    return sorted(name for name in as_now_spelled(given) if name.startswith(HEADS) and name not in known)
+
+
+def as_now_spelled(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Files of the bare model lack the `bert.` in front; early ones call gain and bias of a norm gamma and beta."""
+    prefix = "bert." if "embeddings.word_embeddings.weight" in given else ""
+    spelled: dict[str, Any] = {}
+    for name, value in given.items():
+        now = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        if prefix + now in spelled or (now != name and now in given):
+            raise CheckpointError(f"the tensor {now!r} is there twice, once as {name!r}")
+        spelled[prefix + now] = value
+    return spelled
 
 
 def table(model: BERTFor, architecture: str | None = None) -> list[Tensor]:

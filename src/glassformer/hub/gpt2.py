@@ -12,6 +12,7 @@ from glassformer.hub.tensors import Tensor, linear, norm
 from glassformer.models import GPT, Text
 from glassformer.models.gpt import Params
 
+ARCHITECTURES = ("GPT2LMHeadModel", "GPT2Model")  # the second is the first without its name in front
 BUFFERS = (".attn.bias", ".attn.masked_bias")  # the causal mask, which early files carry
 
 
@@ -23,17 +24,26 @@ def model_from(config: Mapping[str, Any]) -> GPT:
         scale_attn_by_inverse_layer_idx=False,
         add_cross_attention=False,
     )
+    settings.architecture(config, ARCHITECTURES)
+    width = settings.whole(config, "n_embd", settings.WIDEST)
     return GPT(
-        text=Text(config["vocab_size"], config["n_positions"]),
-        width=config["n_embd"],
-        hidden=config.get("n_inner") or 4 * config["n_embd"],
-        heads=config["n_head"],
-        depth=config["n_layer"],
-        tied=config.get("tie_word_embeddings", True),
-        dropout=config.get("resid_pdrop", 0.1),
-        eps=config.get("layer_norm_epsilon", 1e-5),
+        text=Text(
+            settings.whole(config, "vocab_size", settings.MOST_SYMBOLS),
+            settings.whole(config, "n_positions", settings.MOST_SYMBOLS),
+        ),
+        width=width,
+        hidden=settings.whole(config, "n_inner", settings.WIDEST, 4 * width),
+        heads=settings.whole(config, "n_head", settings.WIDEST),
+        depth=settings.whole(config, "n_layer", settings.DEEPEST),
+        tied=settings.yes(config, "tie_word_embeddings", True),
+        dropout=settings.number(config, "resid_pdrop", 0.1),
+        eps=settings.number(config, "layer_norm_epsilon", 1e-5),
         activation=settings.activation(config, "activation_function", "gelu_new"),
     )
+
+
+def notes(config: Mapping[str, Any]) -> list[str]:
+    return settings.differences(config, embd_pdrop=settings.number(config, "resid_pdrop", 0.1), attn_pdrop=0.0)
 
 
 def config_of(model: GPT) -> dict[str, Any]:
@@ -42,7 +52,7 @@ def config_of(model: GPT) -> dict[str, Any]:
         raise SettingError("GPT-2 has a learned table of positions; a model with rotary positions has no place in it")
     return {
         "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
+        "architectures": [ARCHITECTURES[0]],
         "vocab_size": model.text.vocabulary,
         "n_positions": model.text.context,
         "n_embd": model.width,
@@ -55,6 +65,8 @@ def config_of(model: GPT) -> dict[str, Any]:
         "attn_pdrop": 0.0,
         "layer_norm_epsilon": model.eps,
         "activation_function": settings.activation_word(model.activation),
+        "bos_token_id": None,
+        "eos_token_id": None,
     }
 
 

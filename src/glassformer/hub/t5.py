@@ -12,6 +12,7 @@ from glassformer.hub.tensors import Tensor
 from glassformer.models import T5, Text
 from glassformer.models.t5 import Params
 
+ARCHITECTURES = ("T5ForConditionalGeneration", "T5WithLMHeadModel")  # the second is the first by an earlier name
 COPIES = ("coder.embed_tokens.weight",)
 UNUSED = ("EncDecAttention.relative_attention_bias.weight",)  # in early files; cross-attention has no bias
 
@@ -20,26 +21,37 @@ CONTEXT = 512  # where the file says nothing: relative positions end nowhere
 
 def model_from(config: Mapping[str, Any]) -> T5:
     """The model that a `config.json` describes."""
-    kind = config.get("feed_forward_proj", "relu")
+    settings.architecture(config, ARCHITECTURES)
+    kind = settings.word(config, "feed_forward_proj", "relu")
     gated = kind.startswith("gated-")
     if kind == "gated-gelu":  # by this word T5 means the one by tanh
         kind = "gated-gelu_new"
+    tied = settings.yes(config, "tie_word_embeddings", True)
     return T5(
-        text=Text(config["vocab_size"], config.get("n_positions", CONTEXT)),
-        width=config["d_model"],
-        hidden=config["d_ff"],
-        heads=config["num_heads"],
-        head_width=config["d_kv"],
-        depth=config["num_layers"],
-        decoder_depth=config.get("num_decoder_layers"),
-        buckets=config.get("relative_attention_num_buckets", 32),
-        reach=config.get("relative_attention_max_distance", 128),
+        text=Text(
+            settings.whole(config, "vocab_size", settings.MOST_SYMBOLS),
+            settings.whole(config, "n_positions", settings.MOST_SYMBOLS, CONTEXT),
+        ),
+        width=settings.whole(config, "d_model", settings.WIDEST),
+        hidden=settings.whole(config, "d_ff", settings.WIDEST),
+        heads=settings.whole(config, "num_heads", settings.WIDEST),
+        head_width=settings.whole(config, "d_kv", settings.WIDEST),
+        depth=settings.whole(config, "num_layers", settings.DEEPEST),
+        decoder_depth=settings.whole(config, "num_decoder_layers", settings.DEEPEST, None),
+        buckets=settings.whole(config, "relative_attention_num_buckets", settings.WIDEST, 32),
+        reach=settings.whole(config, "relative_attention_max_distance", settings.MOST_SYMBOLS, 128),
         gated=gated,
         activation=settings.activation({"feed_forward_proj": kind.removeprefix("gated-")}, "feed_forward_proj", "relu"),
-        tied=config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True)),
-        dropout=config.get("dropout_rate", 0.1),
-        eps=config.get("layer_norm_epsilon", 1e-6),
+        tied=settings.yes(config, "scale_decoder_outputs", tied),
+        dropout=settings.number(config, "dropout_rate", 0.1),
+        eps=settings.number(config, "layer_norm_epsilon", 1e-6),
     )
+
+
+def notes(config: Mapping[str, Any]) -> list[str]:
+    share = settings.number(config, "dropout_rate", 0.1)
+    what = "in training only: there, hidden values and patterns of attention are dropped out as well"
+    return [f"{what} (dropout_rate {share:g})"] if share else []
 
 
 def config_of(model: T5) -> dict[str, Any]:
@@ -47,7 +59,7 @@ def config_of(model: T5) -> dict[str, Any]:
     word = settings.activation_word(model.activation)
     return {
         "model_type": "t5",
-        "architectures": ["T5ForConditionalGeneration"],
+        "architectures": [ARCHITECTURES[0]],
         "is_encoder_decoder": True,
         "vocab_size": model.text.vocabulary,
         "n_positions": model.text.context,
@@ -56,13 +68,16 @@ def config_of(model: T5) -> dict[str, Any]:
         "num_heads": model.heads,
         "d_kv": model.head_width,
         "num_layers": model.depth,
-        "num_decoder_layers": model.decoder_blocks,
+        "num_decoder_layers": model.decoder_depth,
         "relative_attention_num_buckets": model.buckets,
         "relative_attention_max_distance": model.reach,
         "feed_forward_proj": f"gated-{word}" if model.gated else word,
         "tie_word_embeddings": model.tied,
         "dropout_rate": model.dropout,
         "layer_norm_epsilon": model.eps,
+        "pad_token_id": 0,
+        "decoder_start_token_id": 0,
+        "eos_token_id": 1,
     }
 
 

@@ -19,6 +19,21 @@ class Tensor:
     theirs: str
     ours: tuple[str, ...]  # dotted names; several stand side by side along the last axis
     turned: bool = False  # theirs is the transpose
+    shape: tuple[int, ...] | None = None  # ours with its axes taken apart, where theirs has more of them
+    axes: tuple[int, ...] | None = None  # the axes of `shape` in the order of theirs
+
+    def to_theirs(self, ours: Any) -> Any:
+        apart = ours if self.shape is None else ours.reshape(self.shape)
+        return apart.T if self.turned else apart if self.axes is None else apart.transpose(self.axes)
+
+    def to_ours(self, theirs: Any, shape: tuple[int, ...]) -> Any:
+        back = None if self.axes is None else tuple(self.axes.index(i) for i in range(len(self.axes)))
+        apart = theirs.T if self.turned else theirs if back is None else theirs.transpose(back)
+        return apart.reshape(shape)
+
+    def shape_of_theirs(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        shape = self.shape or shape
+        return shape[::-1] if self.turned else shape if self.axes is None else tuple(shape[i] for i in self.axes)
 
 
 def linear(theirs: str, w: str, b: str, turned: bool = True) -> list[Tensor]:
@@ -33,33 +48,39 @@ def norm(theirs: str, ours: str) -> list[Tensor]:
 def to_theirs(table: Iterable[Tensor], params: Any) -> dict[str, Any]:
     """Our parameters, or their gradients, by the names and in the shapes of theirs."""
     leaves = named_leaves(params)
-    joined = {row.theirs: jnp.concatenate([leaves[name] for name in row.ours], axis=-1) for row in table}
-    return {row.theirs: joined[row.theirs].T if row.turned else joined[row.theirs] for row in table}
+    return {row.theirs: row.to_theirs(jnp.concatenate([leaves[name] for name in row.ours], axis=-1)) for row in table}
 
 
 def to_ours(table: Iterable[Tensor], tensors: Mapping[str, Any], model: Any, ignored: Iterable[str] = ()) -> Any:
     """The parameters of `model` from their tensors. One that is missing, left over or of another shape is named.
 
     `ignored` are the ends of names that may be there and hold nothing of their own: copies, and buffers of old files.
+    The values need only a shape until all are known to fit, and are then read one by one.
     """
     table = list(table)
+    must_match(table, tensors, type(model).__name__, tuple(ignored))
     wanted = jax.eval_shape(model.init, jax.random.key(0))
-    sizes = named_leaves(wanted)
-    leaves: dict[str, Any] = {}
+    leaves = named_leaves(wanted)
+    shapes = {row.theirs: side_by_side([leaves[name].shape for name in row.ours]) for row in table}
+    for row in table:
+        came, expected = tuple(tensors[row.theirs].shape), row.shape_of_theirs(shapes[row.theirs])
+        if came != expected:
+            raise CheckpointError(f"the tensor {row.theirs!r} has shape {came}, the settings say {expected}")
+    for row in table:
+        joined = row.to_ours(jnp.asarray(tensors[row.theirs]), shapes[row.theirs])
+        leaves |= dict(zip(row.ours, jnp.split(joined, len(row.ours), axis=-1), strict=True))
+    return with_leaves(wanted, leaves)
+
+
+def must_match(table: list[Tensor], tensors: Mapping[str, Any], model: str, ignored: tuple[str, ...]) -> None:
+    known = {row.theirs for row in table}
     for row in table:
         if row.theirs not in tensors:
             raise CheckpointError(f"the tensor {row.theirs!r} is missing{nearest(row.theirs, list(tensors))}")
-        value = jnp.asarray(tensors[row.theirs])
-        shape = (*sizes[row.ours[0]].shape[:-1], sum(sizes[name].shape[-1] for name in row.ours))
-        expected = shape[::-1] if row.turned else shape
-        if value.shape != expected:
-            raise CheckpointError(f"the tensor {row.theirs!r} has shape {value.shape}, the settings say {expected}")
-        pieces = jnp.split(value.T if row.turned else value, len(row.ours), axis=-1)
-        leaves |= dict(zip(row.ours, pieces, strict=True))
-    known = {row.theirs for row in table}
     for name in tensors:
-        if name not in known and not name.endswith(tuple(ignored)):
-            raise CheckpointError(
-                f"the tensor {name!r} has no place in {type(model).__name__}{nearest(name, [*known])}"
-            )
-    return with_leaves(wanted, leaves)
+        if name not in known and not name.endswith(ignored):
+            raise CheckpointError(f"the tensor {name!r} has no place in {model}{nearest(name, [*known])}")
+
+
+def side_by_side(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return *shapes[0][:-1], sum(shape[-1] for shape in shapes)

@@ -1,0 +1,83 @@
+"""glassformer import: a Hugging Face folder as a run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from glassformer.hub.folder import Imported
+    from glassformer.hub.parity import Row
+
+
+def import_(
+    folder: Annotated[Path, typer.Argument(help="of a Hugging Face model: config.json, model.safetensors, …")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="run folder to write (default: a new one under runs/)")
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="BERT: put this head on it, such as BertForTokenClassification; it may be new")
+    ] = None,
+    parity: Annotated[
+        bool | None, typer.Option(help="compare with transformers, layer by layer (default: if it is installed)")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
+) -> None:
+    """Read a model of GPT-2, BERT, T5 or ViT with its tokeniser, compare it with transformers, and write a run folder.
+
+    Nothing is downloaded, and nothing that can run code is read.
+
+    Example: `hf download gpt2 --local-dir gpt2`, then `glassformer import gpt2 --out runs/gpt2`
+    """
+    from glassformer.cli.output import report
+    from glassformer.errors import CheckpointError
+    from glassformer.hub import parity as beside
+    from glassformer.hub.folder import read_folder
+    from glassformer.hub.run import write_run
+    from glassformer.train.fit import new_folder
+
+    found = read_folder(folder, architecture=architecture)
+    for note in found.notes:
+        typer.echo(f"note: {note}", err=True)
+    rows = beside.compare(folder, found) if parity or (parity is None and beside.is_possible()) else None
+    far = [row.name for row in rows or [] if not row.close]
+    if far:
+        raise CheckpointError(
+            f"{folder}: our values are not those of transformers, first at {far[0]}:\n{as_table(rows or [])}\n"
+            "nothing was written; --no-parity does without the comparison"
+        )
+    run = out or new_folder(folder.resolve().name)
+    write_run(run, found)
+    report(as_result(run, found, rows), as_text(run, found, rows), as_json=json)
+
+
+def as_result(run: Path, found: "Imported", rows: "list[Row] | None") -> dict[str, Any]:
+    return {
+        "run": str(run),
+        "model": type(found.model).__name__,
+        "parameters": count(found),
+        "classes": list(found.classes),
+        "tokeniser": found.tokeniser_json is not None,
+        "notes": found.notes,
+        "parity": rows and [{"name": row.name, "difference": row.difference, "relative": row.relative} for row in rows],
+    }
+
+
+def as_text(run: Path, found: "Imported", rows: "list[Row] | None") -> str:
+    compared = "not compared with transformers" if rows is None else as_table(rows)
+    tokeniser = ", with its tokeniser" if found.tokeniser_json else ""
+    return f"{compared}\nwrote {run}: {type(found.model).__name__}, {count(found):,} parameters{tokeniser}"
+
+
+def as_table(rows: "list[Row]") -> str:
+    head = "beside transformers"
+    width = max(len(head), *(len(row.name) for row in rows))
+    lines = [f"{head:{width}}  largest difference  of the largest value"]
+    lines += [f"{row.name:{width}}  {row.difference:18.2e}  {row.relative:20.2e}" for row in rows]
+    return "\n".join(lines)
+
+
+def count(found: "Imported") -> int:
+    from glassformer.names import named_leaves
+
+    return sum(leaf.size for leaf in named_leaves(found.params).values())

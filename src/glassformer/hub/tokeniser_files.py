@@ -1,0 +1,159 @@
+"""The tokeniser of a Hugging Face folder, as the text of one tokenizer.json, in and out.
+
+Older folders have its parts in files of their own: vocab.json and merges.txt (byte pairs, GPT-2), or vocab.txt (pieces
+of words, BERT). They are put together as transformers does it.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.text_extra import text_package
+from glassformer.data.tokeniser import Tokeniser
+from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.hub import settings
+from glassformer.hub.inside import file_in, json_in, read_json, read_text
+
+TOKENISER, CONFIG = "tokenizer.json", "tokenizer_config.json"
+PIECES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+CONVERT = "load it with transformers and save it again, with save_pretrained, as tokenizer.json"
+END = "<|endoftext|>"  # GPT-2's only symbol with a duty
+UNKNOWN, START, STOP, OTHERS = "[UNK]", "[CLS]", "[SEP]", ("[PAD]", "[MASK]")  # BERT's
+
+
+def read_tokeniser(folder: Path) -> Tokeniser | None:
+    """None where the folder has none."""
+    whole = file_in(folder, TOKENISER)
+    if whole is not None:
+        return Tokeniser.from_json(read_text(whole), str(whole))
+    vocabulary, merges = file_in(folder, "vocab.json"), file_in(folder, "merges.txt")
+    words = file_in(folder, "vocab.txt")
+    if (vocabulary is None) != (merges is None):
+        raise CheckpointError(f"{folder}: of vocab.json and merges.txt only one is there; byte pairs need both")
+    if vocabulary is None and words is None:
+        refuse_pieces(folder)
+        return None
+    if json_in(folder, "added_tokens.json"):
+        raise CheckpointError(f"{folder / 'added_tokens.json'}: adds symbols to the tokeniser; {CONVERT}")
+    config = json_in(folder, CONFIG) or {}
+    library = text_package("tokenizers", str(folder))
+    try:
+        if vocabulary is not None and merges is not None:
+            return Tokeniser(byte_pairs(library, vocabulary, merges, config))
+        assert words is not None
+        return Tokeniser(word_pieces(library, words, config))
+    except GlassformerError:
+        raise
+    except Exception as error:  # the library raises nothing narrower
+        raise CheckpointError(f"{vocabulary or words}: not a vocabulary that can be read: {error}") from None
+
+
+def refuse_pieces(folder: Path) -> None:
+    for name in PIECES:
+        if file_in(folder, name) is not None:
+            raise CheckpointError(f"{folder / name}: a tokeniser of sentence pieces, which is not read; {CONVERT}")
+
+
+def byte_pairs(library: Any, vocabulary: Path, merges: Path, config: dict[str, Any]) -> Any:
+    numbers, lines = read_json(vocabulary), read_text(merges).split("\n")
+    pairs = [tuple(line.rstrip("\r").split(" ")) for line in lines if line.strip() and not line.startswith("#version")]
+    for pair in pairs:
+        if len(pair) != 2:
+            raise CheckpointError(f"{merges}: {settings.shown(' '.join(pair))} came, expected two symbols in a line")
+    inner = library.Tokenizer(library.models.BPE(numbers, pairs))
+    spaced = settings.yes(config, "add_prefix_space", False)
+    inner.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    inner.decoder = library.decoders.ByteLevel()
+    inner.post_processor = library.processors.ByteLevel(trim_offsets=False)
+    if END in numbers:
+        inner.add_special_tokens([library.AddedToken(END, normalized=True, special=True)])
+    return inner
+
+
+def word_pieces(library: Any, words: Path, config: dict[str, Any]) -> Any:
+    lines = [line.rstrip("\r") for line in read_text(words).split("\n")]
+    numbers = {line: number for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines)}
+    for needed in UNKNOWN, START, STOP:
+        if needed not in numbers:
+            raise CheckpointError(f"{words}: the symbol {needed} is missing; expected a vocabulary of BERT")
+    inner = library.Tokenizer(library.models.WordPiece(numbers, unk_token=UNKNOWN, max_input_chars_per_word=100))
+    inner.normalizer = library.normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=settings.yes(config, "tokenize_chinese_chars", True),
+        strip_accents=None if config.get("strip_accents") is None else settings.yes(config, "strip_accents", False),
+        lowercase=settings.yes(config, "do_lower_case", True),
+    )
+    inner.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    inner.decoder = library.decoders.WordPiece(prefix="##")
+    inner.post_processor = framing(library, START, STOP, numbers)
+    special = [word for word in (UNKNOWN, START, STOP, *OTHERS) if word in numbers]
+    inner.add_special_tokens([library.AddedToken(word, normalized=False, special=True) for word in special])
+    return inner
+
+
+def framing(library: Any, start: str, end: str, numbers: dict[str, int]) -> Any:
+    return library.processors.TemplateProcessing(
+        single=f"{start}:0 $A:0 {end}:0",
+        pair=f"{start}:0 $A:0 {end}:0 $B:1 {end}:1",
+        special_tokens=[(start, numbers[start]), (end, numbers[end])],
+    )
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What a folder says of its tokeniser."""
+
+    tokeniser: Tokeniser
+    kind: str  # the model_type
+    context: int
+
+    def spelled(self, role: str) -> str | None:
+        number = self.tokeniser.id_of(role)
+        return None if number is None else self.tokeniser.inner.id_to_token(number)
+
+    def json(self) -> str:
+        """The tokenizer.json. One that frames nothing is told to frame texts as our models were given them."""
+        content = json.loads(self.tokeniser.to_json())
+        start, end = self.spelled("start"), self.spelled("end")
+        if content.get("post_processor") is not None or end is None:
+            return self.tokeniser.to_json()
+        library = text_package("tokenizers", "export")
+        inner = library.Tokenizer.from_str(self.tokeniser.to_json())
+        numbers = {word: inner.token_to_id(word) for word in (start, end) if word is not None}
+        if self.kind == "bert" and start is not None:
+            inner.post_processor = framing(library, start, end, numbers)
+        if self.kind == "t5":
+            inner.post_processor = library.processors.TemplateProcessing(
+                single=f"$A:0 {end}:0", pair=f"$A:0 {end}:0 $B:0 {end}:0", special_tokens=[(end, numbers[end])]
+            )
+        return inner.to_str()
+
+    def config(self) -> dict[str, Any]:
+        """The tokenizer_config.json."""
+        reads = self.kind == "bert"
+        names = {
+            "pad_token": "pad",
+            "unk_token": "unknown",
+            "mask_token": "mask",
+            "cls_token" if reads else "bos_token": "start",
+            "sep_token" if reads else "eos_token": "end",
+        }
+        found = {name: self.spelled(role) for name, role in names.items()}
+        return {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": self.context,
+            "clean_up_tokenization_spaces": False,
+            "model_input_names": ["input_ids", *(["token_type_ids"] if reads else []), "attention_mask"],
+            **{name: word for name, word in found.items() if word is not None},
+        }
+
+    def numbers(self) -> dict[str, int]:
+        """What config.json says of special symbols. T5 begins to write with its padding."""
+        roles = {
+            "bert": {"pad_token_id": "pad"},
+            "gpt2": {"pad_token_id": "pad", "bos_token_id": "start", "eos_token_id": "end"},
+            "t5": {"pad_token_id": "pad", "decoder_start_token_id": "pad", "eos_token_id": "end"},
+        }[self.kind]
+        found = {name: self.tokeniser.id_of(role) for name, role in roles.items()}
+        return {name: number for name, number in found.items() if number is not None}
