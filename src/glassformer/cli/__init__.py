@@ -11,9 +11,13 @@ import typer
 from glassformer import __version__
 from glassformer.cli.attend import attend
 from glassformer.cli.bench import bench
+from glassformer.cli.bench_fine_tuning import fine_tuning
 from glassformer.cli.data import data
 from glassformer.cli.eval import eval_
+from glassformer.cli.export import export
+from glassformer.cli.generate import generate
 from glassformer.cli.gradcheck import gradcheck
+from glassformer.cli.import_ import import_
 from glassformer.cli.info import info
 from glassformer.cli.predict import predict
 from glassformer.cli.train import train
@@ -31,8 +35,12 @@ app.command()(train)
 app.command("eval")(eval_)
 app.command()(predict)
 app.command()(attend)
+app.command()(generate)
 app.command()(info)
 app.command()(gradcheck)
+app.command("import")(import_)
+app.command()(export)
+bench.command("fine-tuning")(fine_tuning)
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
 

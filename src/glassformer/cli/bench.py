@@ -1,5 +1,6 @@
 """glassformer bench: measure against peers and against ourselves, as ratios in one run."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from glassformer.bench.generation import Result as Generation
     from glassformer.bench.latency import Result as Latency
     from glassformer.bench.scaling import Result as Scaling
     from glassformer.bench.training import Result
@@ -58,8 +60,8 @@ def train(
 ) -> None:
     """One training step: the native engine on one core and on all, jax, and PyTorch (eager, fused attention, compiled).
 
-    Ours start from bytes, PyTorch from patches that are cut beforehand. Without PyTorch, or without a C compiler, what
-    needs it is left out.
+    Ours make each batch within the step, PyTorch is given all of them ready. Without PyTorch, or without a C compiler,
+    what needs it is left out; gpt-nano has no native side.
 
     Example: `glassformer bench train attention-pool`
     """
@@ -88,11 +90,18 @@ def train(
 
 
 def training_table(results: list["Result"]) -> list[str]:
-    sides = list(results[0].step_ms)
+    from glassformer.bench.training import SIDES
+
+    sides = [side for side in SIDES if any(side in r.step_ms for r in results)]
     lines = [f"{'ms per step':18}  batch" + "".join(f"{side:>10}" for side in sides)]
     for r in results:
-        lines.append(f"{r.preset:18}  {r.batch:5}" + "".join(f"{r.step_ms[side]:10.3f}" for side in sides))
+        lines.append(f"{r.preset:18}  {r.batch:5}" + "".join(number(r.step_ms.get(side), 10, 3) for side in sides))
     return lines
+
+
+def number(value: float | None, width: int, digits: int, unit: str = "") -> str:
+    """A cell of a table: a dash where nothing was measured."""
+    return f"{'-':>{width}}" if value is None else f"{value:{width - len(unit)}.{digits}f}{unit}"
 
 
 RATIOS = {"native_to_torch": "native:PyTorch", "native_to_jax": "native:jax", "jax_to_torch": "jax:PyTorch"}
@@ -100,16 +109,17 @@ RATIOS = {"native_to_torch": "native:PyTorch", "native_to_jax": "native:jax", "j
 
 def ratio_table(results: list["Result"]) -> list[str]:
     """What can be compared: how many times as fast, PyTorch's fastest mode, and shares of the peak."""
-    compared = [name for name, ratio in results[0].ratios.items() if ratio is not None]
-    best, shares = bool(results[0].best), bool(results[0].share)
+    compared = [name for name in RATIOS if any(r.ratios[name] is not None for r in results)]
+    best, shares = bool(results[0].best), any(r.share for r in results)
     if not compared:
         return []
     lines = ["".join([f"{'times as fast':18}", *(f"  {RATIOS[name]}" for name in compared)])]
     lines[0] += "  PyTorch's best" * best + "  of peak: native-1  native" * shares
     for r in results:
-        line = "".join(f"  {r.ratios[name]:{len(RATIOS[name])}.2f}" for name in compared)
+        line = "".join(f"  {number(r.ratios[name], len(RATIOS[name]), 2)}" for name in compared)
         line += f"  {r.best or '':>14}" * best
-        line += "  {:15.0f} %  {:4.0f} %".format(*(100 * share for share in r.share.values())) if shares else ""
+        one, all_cores = (100 * share for share in r.share.values()) if r.share else (None, None)
+        line += f"  {number(one, 17, 0, ' %')}  {number(all_cores, 6, 0, ' %')}" * shares
         lines.append(f"{r.preset:18}{line}")
     return lines
 
@@ -117,8 +127,8 @@ def ratio_table(results: list["Result"]) -> list[str]:
 def training_notes(results: list["Result"], *, peers: bool = True) -> list[str]:
     """What a reader must know besides the numbers."""
     first, notes = results[0], []
-    if first.share:
-        rates = " and ".join(f"{2e-9 * rate:.0f}" for rate in first.peak.values())
+    if with_peak := [r for r in results if r.share]:
+        rates = " and ".join(f"{2e-9 * rate:.0f}" for rate in with_peak[0].peak.values())
         notes.append(
             f"peak: {rates} billion floating-point operations a second, on one core and on all, in the same run"
         )
@@ -126,21 +136,26 @@ def training_notes(results: list["Result"], *, peers: bool = True) -> list[str]:
     if any(share > 1 for r in results for share in r.share.values()):
         notes.append("above 100 %: native leaves out products by exact rewrites, and they are counted all the same")
     if first.best:
-        notes.append("ours start from bytes, which they gather, scale and cut; PyTorch from patches cut beforehand")
-    notes += missing(first, peers=peers)
+        notes.append(
+            "ours make each batch within the step (images: gathered, scaled, cut into patches; text: drawn out of the "
+            "stream); PyTorch is given all of them ready"
+        )
+    notes += missing(results, peers=peers)
     return notes + unsteady([r.spread for r in results])
 
 
-def missing(first: "Result | Latency", *, peers: bool) -> list[str]:
+def missing(results: Sequence["Result | Latency"], *, peers: bool) -> list[str]:
     """What was left out, and why."""
     from glassformer.bench.training import has_compiler
 
     notes = []
-    if first.without_native:
-        notes.append(f"native is left out: {first.without_native}")
+    for reason in dict.fromkeys(r.without_native for r in results if r.without_native):
+        names = [r.preset for r in results if r.without_native == reason]
+        where = f" of {', '.join(names)}" if len(names) < len(results) else ""
+        notes.append(f"native is left out{where}: {reason}")
     if not peers:
         notes.append("PyTorch is left out, as --no-peers asks")
-    elif first.best is None:
+    elif results[0].best is None:
         notes.append("PyTorch is left out: it is not installed; `pip install glassformer[parity]`")
     elif not has_compiler():
         notes.append("PyTorch compiled is left out: no C++ compiler (CXX, g++, clang++) is installed")
@@ -215,7 +230,7 @@ def latency_notes(results: list["Latency"], *, peers: bool) -> list[str]:
         notes.append(
             "ratio: PyTorch's best mode from bytes over native; to patches: its best from patches cut beforehand"
         )
-    return notes + missing(results[0], peers=peers) + unsteady([r.spread for r in results])
+    return notes + missing(results, peers=peers) + unsteady([r.spread for r in results])
 
 
 @bench.command()
@@ -289,3 +304,78 @@ def scaling_table(result: "Scaling") -> list[str]:
         f"from {fit.start} on: time as {growth}, multiply-adds as {result.letter}^{result.counted.exponent:.2f}"
     )
     return lines
+
+
+@bench.command()
+def generate(
+    small: Annotated[
+        bool, typer.Option("--small", help="a tiny model instead of GPT-2 small: to try the command")
+    ] = False,
+    peers: Annotated[bool, typer.Option(help="measure transformers too, where it is installed")] = True,
+    tokens: Annotated[int, typer.Option(min=1, help="tokens written in a turn, after the first")] = 16,
+    rounds: Annotated[int, typer.Option(min=1, help="turns of each side; the median counts")] = 7,
+    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
+) -> None:
+    """Text token by token from a random GPT-2 small: our C, our JAX and transformers; and the memory's bandwidth.
+
+    Example: `glassformer bench generate --tokens 32`
+    """
+    from glassformer.bench.generation import LARGE, SMALL, Contest, transformers_version
+    from glassformer.bench.training import torch_version
+    from glassformer.cli.output import progress, report
+    from glassformer.native.engine import cores
+
+    contest = Contest(SMALL if small else LARGE, tokens, with_peers=peers)
+    for _ in progress(contest.run(rounds), rounds + 1, "writing"):
+        pass
+    result = contest.result()
+    answer = {
+        "torch": torch_version() if peers else None,
+        "transformers": transformers_version() if peers else None,
+        "cores": cores(),
+        "rounds": rounds,
+        **result.plain(),
+    }
+    how = f"median of {rounds} turns of {tokens} tokens, taken one after the other on {cores()} cores; one text, greedy"
+    lines = [*generation_table(result), "", how, *generation_notes(result, peers=peers)]
+    report(answer, "\n".join(lines), as_json=json)
+
+
+def generation_table(result: "Generation") -> list[str]:
+    sides = {side: max(len(side), 8) for side in result.token_ms}
+    rows = {"": {side: side for side in sides}}
+    rows["tokens a second"] = {side: f"{rate:.1f}" for side, rate in result.tokens_per_s.items()}
+    for i, context in enumerate(result.contexts):
+        rows[f"ms a token behind {context}"] = {side: f"{ms[i]:.2f}" for side, ms in result.token_ms.items()}
+    rows["slowest and fastest"] = {side: f"± {100 * flat:.0f} %" for side, flat in result.flatness.items()}
+    for i, context in enumerate(result.contexts):
+        rows[f"ms to read {context}"] = {side: f"{ms[i]:.1f}" for side, ms in result.prompt_ms.items()}
+    title = max(map(len, rows))
+    return [
+        f"{name:{title}}" + "".join(f"  {values[side]:>{width}}" for side, width in sides.items())
+        for name, values in rows.items()
+    ]
+
+
+def generation_notes(result: "Generation", *, peers: bool) -> list[str]:
+    """How many times as fast, the memory's bandwidth, and what was left out."""
+    notes = []
+    for name, other in (("native_to_transformers", result.best), ("native_to_jax", "jax")):
+        if (ratio := result.ratios[name]) is not None:
+            notes.append(f"native writes {ratio:.2f} times as many tokens as {other} in the same time")
+    if result.share is not None:
+        rates = [f"{1e-9 * rate:.1f} GB/s with {n} thread{'s' * (n != '1')}" for n, rate in result.bandwidth.items()]
+        size, share, context = 1e-6 * result.weight_bytes, 100 * result.share, result.contexts[0]
+        notes.append(f"memory is read at {', '.join(rates)}, in the same run")
+        notes.append(
+            f"a token reads {size:.1f} MB of weights; behind {context} native does so at {share:.0f} % of that"
+        )
+    if not result.same:
+        notes.append("not all sides wrote the same tokens: two of the highest scores differ by rounding only, or a bug")
+    if result.without_native:
+        notes.append(f"native is left out: {result.without_native}")
+    if not peers:
+        notes.append("transformers is left out, as --no-peers asks")
+    elif result.best is None:
+        notes.append("transformers is left out: it is not installed; `pip install glassformer[parity]`")
+    return notes + unsteady([result.spread])

@@ -1,0 +1,258 @@
+"""A GPT that writes, token by token: our C, our JAX and `transformers`, greedy, one text, on the CPU.
+
+All have the same random weights and read the same prompts, so they write the same tokens. Prompts have several lengths,
+because a cache of keys and values that grows should cost little: the time of a token is given for each. It is counted
+from the first token that is written to the last; reading the prompt, until the first, is counted apart.
+
+What a token costs at least is reading every weight once, 4 bytes each, at the bandwidth of the memory (bandwidth.py).
+"""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from glassformer.bench.bandwidth import Reading
+from glassformer.bench.measure import REST, timed
+from glassformer.bench.training import JAX, NATIVE, on_cpu, say
+from glassformer.errors import EngineError, SettingError
+from glassformer.generate.decoder import Decoder
+from glassformer.generate.gpt import JaxDecoder
+from glassformer.hub import gpt2
+from glassformer.models import GPT, gpt
+from glassformer.models.text import Text
+from glassformer.native.decoder import NativeDecoder
+from glassformer.native.engine import cores
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LARGE = GPT()  # GPT-2 small
+SMALL = GPT(text=Text(vocabulary=257, context=64), width=48, hidden=96, heads=3, depth=2)
+SIXTEENTHS = (1, 4, 8, 15)  # of the context, that prompts fill
+PEERS = ("sdpa", "eager")  # ways in which transformers attends
+THEIRS = "transformers "
+FAR = 64_000_000  # bytes: fewer may stay in the caches, and say nothing about memory
+
+Heard = Callable[[int], None]  # is told every token as it is written
+Write = Callable[[np.ndarray, int, Heard], None]  # prompt (T), how many tokens to write
+
+
+@dataclass(frozen=True)
+class Result:
+    contexts: list[int]  # tokens of the prompts
+    tokens: int  # written in a turn, after the first
+    token_ms: dict[str, list[float]]  # of each side, by context
+    prompt_ms: dict[str, list[float]]  # until the first token is there
+    weight_bytes: int  # that a token reads
+    bandwidth: dict[str, float]  # bytes a second that one thread reads, and all
+    same: bool  # whether all sides wrote the same tokens
+    spread: float  # slowest turn over fastest, of the least steady side
+    without_native: str | None = None  # why it was left out
+
+    @property
+    def best(self) -> str | None:
+        """The faster way of transformers."""
+        theirs = [side for side in self.token_ms if side.startswith(THEIRS)]
+        return max(theirs, key=self.tokens_per_s.__getitem__, default=None)
+
+    @property
+    def tokens_per_s(self) -> dict[str, float]:
+        """Over all contexts."""
+        return {side: 1e3 / statistics.mean(ms) for side, ms in self.token_ms.items()}
+
+    @property
+    def ratios(self) -> dict[str, float | None]:
+        """How many times as many tokens in the same time."""
+        return {"native_to_transformers": self.ratio(self.best), "native_to_jax": self.ratio(JAX)}
+
+    def ratio(self, other: str | None) -> float | None:
+        rate = self.tokens_per_s
+        return rate[NATIVE] / rate[other] if other in rate and NATIVE in rate else None
+
+    @property
+    def flatness(self) -> dict[str, float]:
+        """By how much the slowest and the fastest context differ from the middle between them."""
+        return {side: (max(ms) - min(ms)) / (max(ms) + min(ms)) for side, ms in self.token_ms.items()}
+
+    @property
+    def share(self) -> float | None:
+        """Of the bandwidth that native reaches with the shortest prompt, by its weights alone."""
+        if NATIVE not in self.token_ms or not self.bandwidth:
+            return None
+        return self.weight_bytes / (self.token_ms[NATIVE][0] / 1e3) / max(self.bandwidth.values())
+
+    def plain(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {
+            "tokens_per_s": self.tokens_per_s,
+            "best": self.best,
+            "ratios": self.ratios,
+            "flatness": self.flatness,
+            "share": self.share,
+        }
+
+
+class Contest:
+    """All sides that run here, ready to write."""
+
+    def __init__(self, model: GPT, tokens: int, *, with_peers: bool = True) -> None:
+        context = model.text.context
+        if tokens + 1 > context - context * SIXTEENTHS[-1] // 16:
+            raise SettingError(
+                f"bench generate: {tokens} tokens came, behind the longest prompt is room for {context // 16 - 1}"
+            )
+        self.model, self.tokens = model, tokens
+        self.contexts = [context * share // 16 for share in SIXTEENTHS]
+        self.prompt = np.random.default_rng(0).integers(model.text.vocabulary, size=context, dtype=np.int32)
+        self.without_native: str | None = None
+        self.sides: dict[str, Write] = {}
+        self.loops: dict[str, Reading] = {}
+        with on_cpu():
+            params = talkative(model)
+            self.add_ours(params)
+            if with_peers and transformers_version():
+                self.sides |= {
+                    THEIRS + attention: transformers_writing(model, params, attention) for attention in PEERS
+                }
+        self.seconds: dict[tuple[str, int], list[float]] = {}  # of a token
+        self.reading: dict[tuple[str, int], list[float]] = {}  # of the prompt
+        self.loop_seconds: dict[str, list[float]] = {name: [] for name in self.loops}
+        self.written: dict[int, set[tuple[int, ...]]] = {}
+
+    def add_ours(self, params: Any) -> None:
+        try:
+            decoder = NativeDecoder(self.model, params, notice=say)
+            self.sides[NATIVE] = writing(decoder)
+            self.weight_bytes = decoder.weights.nbytes
+            if self.weight_bytes >= FAR:
+                self.loops = {str(threads): Reading(decoder.weights, threads, say) for threads in (1, cores())}
+        except EngineError as error:
+            self.without_native, self.weight_bytes = str(error), 0
+        self.sides[JAX] = writing(JaxDecoder(self.model, params))
+
+    def run(self, rounds: int) -> Iterator[int]:
+        """Measure; yields after each round, the first of which compiles and is not counted."""
+        with on_cpu():
+            for turn in range(rounds + 1):
+                for context in self.contexts:
+                    for name, loop in self.loops.items():
+                        time.sleep(REST)
+                        self.loop_seconds[name].append(timed(loop, 1))
+                    for side in self.sides:
+                        time.sleep(REST)
+                        self.take_turn(side, context, counts=turn > 0)
+                yield turn
+
+    def take_turn(self, side: str, context: int, *, counts: bool) -> None:
+        tokens: list[int] = []
+        times = [time.perf_counter()]
+
+        def heard(token: int) -> None:
+            times.append(time.perf_counter())
+            tokens.append(token)
+
+        self.sides[side](self.prompt[:context], self.tokens + 1, heard)
+        start, first, last = times[0], times[1], times[-1]
+        self.written.setdefault(context, set()).add(tuple(tokens))
+        if counts:
+            self.reading.setdefault((side, context), []).append(first - start)
+            self.seconds.setdefault((side, context), []).append((last - first) / self.tokens)
+
+    def result(self) -> Result:
+        def by_context(seconds: dict[tuple[str, int], list[float]]) -> dict[str, list[float]]:
+            return {
+                side: [1e3 * statistics.median(seconds[side, context]) for context in self.contexts]
+                for side in self.sides
+            }
+
+        return Result(
+            contexts=self.contexts,
+            tokens=self.tokens,
+            token_ms=by_context(self.seconds),
+            prompt_ms=by_context(self.reading),
+            weight_bytes=self.weight_bytes,
+            bandwidth={
+                name: self.loops[name].bytes / statistics.median(seconds) for name, seconds in self.loop_seconds.items()
+            },
+            same=all(len(texts) == 1 for texts in self.written.values()),
+            spread=max(max(seconds) / min(seconds) for seconds in self.seconds.values()),
+            without_native=self.without_native,
+        )
+
+
+def talkative(model: GPT) -> gpt.Params:
+    """Random weights, larger in the blocks than at the start: else the last token of a text comes again and again."""
+    params = model.init(jax.random.key(0))
+    blocks = jax.tree.map(lambda leaf: 8 * leaf if leaf.ndim == 2 else leaf, params.blocks)
+    return params._replace(blocks=blocks)
+
+
+def writing(decoder: Decoder) -> Write:
+    """Greedy: always the token with the highest score."""
+
+    def write(prompt: np.ndarray, tokens: int, heard: Heard) -> None:
+        scores = decoder.start(prompt[None], np.array([len(prompt)], np.int32))
+        for left in reversed(range(tokens)):
+            token = int(scores[0].argmax())
+            heard(token)
+            if left:
+                scores = decoder.step(np.array([token], np.int32))
+
+    return write
+
+
+def transformers_writing(model: GPT, params: Any, attention: str) -> Write:
+    """`generate` of the same model with the same weights, which tells a streamer of every token."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(cores())
+    endless: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None}  # nothing ends a text but its length
+    config: dict[str, Any] = gpt2.config_of(model) | endless | {"attn_implementation": attention}
+    network: Any = transformers.GPT2LMHeadModel(transformers.GPT2Config(**config)).eval()
+    tensors = {name: torch.tensor(np.asarray(array)) for name, array in gpt2.to_tensors(model, params).items()}
+    network.load_state_dict(tensors, strict=False)  # the head is the embedding again
+    network.tie_weights()
+
+    def write(prompt: np.ndarray, tokens: int, heard: Heard) -> None:
+        ids = torch.tensor(prompt[None], dtype=torch.int64)
+        with torch.inference_mode():
+            network.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=False,
+                max_new_tokens=tokens,
+                pad_token_id=0,
+                streamer=Listener(heard),
+            )
+
+    return write
+
+
+class Listener:
+    """What `generate` calls a streamer; it is given the prompt first."""
+
+    def __init__(self, heard: Heard) -> None:
+        self.heard, self.prompt_came = heard, False
+
+    def put(self, value: "Tensor") -> None:
+        if self.prompt_came:
+            self.heard(int(value))
+        self.prompt_came = True
+
+    def end(self) -> None:
+        pass
+
+
+def transformers_version() -> str | None:
+    try:
+        import torch  # noqa: F401
+        import transformers
+    except ImportError:
+        return None
+    return transformers.__version__

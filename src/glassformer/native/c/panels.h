@@ -1,0 +1,64 @@
+/* Products with a matrix that lies in panels: PANEL columns side by side, all their rows one after the other.
+ *
+ *   w (K, O) lies as (PANELS(O), K, PANEL); columns that fill up the last panel are 0
+ *
+ * So a product with few rows reads w once, from its first byte to its last, as fast as memory gives it: where rows of w
+ * lie side by side as in matmul.h, every other line of memory belongs to another page. */
+#ifndef GF_PANELS_H
+#define GF_PANELS_H
+
+#include "lanes.h"
+
+#define PANEL (2 * LANES)
+#define PANELS(n) (((n) + PANEL - 1) / PANEL)
+#define PANEL_ROWS 8 /* the most rows that one tile can have; it has TILE_ROWS */
+
+/* y (R, PANEL)  <-  b (PANEL) + x (R, K) @ w (K, PANEL).  b may be NULL.  Overwrites y, or adds to it. */
+INLINE void panel_tile(float *y, int y_row, const float *w, const float *b, const float *x, int x_row, int K, int R,
+                       int add)
+{
+    vec sum[PANEL_ROWS][2];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        UNROLL
+        for (int v = 0; v < 2; v++) sum[r][v] = b ? vec_load(b + v * LANES) : vec_all(0.0f);
+    for (int k = 0; k < K; k++) {
+        const vec left = vec_load(w + k * PANEL), right = vec_load(w + k * PANEL + LANES);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            sum[r][0] += x[r * x_row + k] * left;
+            sum[r][1] += x[r * x_row + k] * right;
+        }
+    }
+    UNROLL
+    for (int r = 0; r < R; r++)
+        UNROLL
+        for (int v = 0; v < 2; v++) {
+            float *place = y + r * y_row + v * LANES;
+            vec_store(place, add ? vec_load(place) + sum[r][v] : sum[r][v]);
+        }
+}
+
+/* The same for any number of rows; the panel stays in the cache. */
+static inline void panel_product(float *y, int y_row, const float *w, const float *b, const float *x, int x_row, int K,
+                                 int N, int add)
+{
+    for (int n = 0; n < N; n += TILE_ROWS, y += TILE_ROWS * y_row, x += TILE_ROWS * x_row) {
+        switch (N - n) {
+        case 1: panel_tile(y, y_row, w, b, x, x_row, K, 1, add); break;
+        case 2: panel_tile(y, y_row, w, b, x, x_row, K, 2, add); break;
+        case 3: panel_tile(y, y_row, w, b, x, x_row, K, 3, add); break;
+#if TILE_ROWS > 4
+        case 4: panel_tile(y, y_row, w, b, x, x_row, K, 4, add); break;
+        case 5: panel_tile(y, y_row, w, b, x, x_row, K, 5, add); break;
+#endif
+#if TILE_ROWS > 6
+        case 6: panel_tile(y, y_row, w, b, x, x_row, K, 6, add); break;
+        case 7: panel_tile(y, y_row, w, b, x, x_row, K, 7, add); break;
+#endif
+        default: panel_tile(y, y_row, w, b, x, x_row, K, TILE_ROWS, add);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,252 @@
+"""Text from a GPT at the speed of memory: keys and values of the tokens so far are kept, the next token is C.
+
+start(ids, lengths) -> logits after each prompt      step(tokens) -> logits one token later      reorder(rows)
+
+What a token costs is reading every weight once. So the weights are copied once, in the order in which they are read and
+in the layout that is read fastest (native/c/panels.h), and all rows of a batch share one pass over them. A prompt is
+taken in groups of tokens; only its last token asks for logits. docs/native.md, "Generating text".
+"""
+
+import ctypes
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.errors import EngineError, ShapeError
+from glassformer.layers import GELU, GELUTanh, ReLU, SiLU
+from glassformer.models.gpt import GPT
+from glassformer.native import build
+from glassformer.native.engine import address, cores
+
+SOURCE = '/* Generation with a GPT of any size. */\n#include "decode.h"\n'
+ACTIVATIONS = {GELU: 0, GELUTanh: 1, ReLU: 2, SiLU: 3}
+GROUP = 128  # tokens of prompts that share a pass over the weights
+PATIENCE = 10_000  # looks: 20 µs, more than threads usually wait for each other
+ALONE = 4_000_000  # weights: one thread has read them, or used them for 8 tokens, before it had help from another
+
+
+class Decoding(ctypes.Structure):
+    """decode.h's `decoding`."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("weights", "turns", "keys", "values", "x", "logits", "space")),
+        *((name, ctypes.c_void_p) for name in ("owner", "place", "wanted")),
+        *((name, ctypes.c_int32) for name in ("tokens", "wants", "sequences", "slots")),
+        *((name, ctypes.c_int32) for name in ("width", "heads", "hidden", "depth", "vocabulary", "activation")),
+        *((name, ctypes.c_int32) for name in ("threads", "patience")),
+        *((name, ctypes.c_float) for name in ("eps", "scale")),
+    )
+
+
+class NativeDecoder:
+    """Lets texts of a GPT go on, several at once; they may differ in length."""
+
+    def __init__(self, model: GPT, params: Any, *, threads: int = 0, notice: build.Notice = print) -> None:
+        must_be_covered(model)
+        self.model, self.threads = model, threads  # 0: one for each core, where it pays
+        self.context, self.vocabulary = model.text.context, model.text.vocabulary
+        self.library = build.load(SOURCE, notice)
+        self.library.gf_decode_space.restype = ctypes.c_int64
+        self.panel: int = self.library.gf_panel()
+        self.emb = np.asarray(params.embed.emb, np.float32)
+        self.pos = None if params.positions is None else np.asarray(params.positions.pos, np.float32)
+        self.turns = turns_of(model)
+        self.weights = packed(list(in_reading_order(params)), self.panel)
+        self.space = aligned(0)
+        self.places = np.zeros(0, np.int32)  # (B): how many tokens each text has had
+        self.lanes = np.zeros(0, np.int32)  # (B): where in the caches it lies
+        self.make_room(0)
+
+    def make_room(self, lanes: int) -> None:
+        """Caches for so many texts. Memory is taken as they grow."""
+        model, panel = self.model, self.panel
+        slots, D = in_panels(self.context, panel) * panel, model.width // model.heads
+        heads = (model.depth, lanes, model.heads)
+        self.keys = aligned(*heads, slots // panel, D, panel)
+        self.values = aligned(*heads, in_panels(D, panel), slots, panel)
+
+    def start(self, ids: Any, lengths: Any) -> np.ndarray:
+        """Read prompts (B, T), filled up at the end, of which `lengths` (B) are real: the logits after each, (B, V)."""
+        ids, lengths = np.asarray(ids, np.int32), np.asarray(lengths, np.int32)
+        self.check_prompts(ids, lengths)
+        real = np.arange(ids.shape[1]) < lengths[:, None]
+        owner, place = (indices.astype(np.int32) for indices in np.nonzero(real))
+        tokens, last, logits = ids[real], place == lengths[owner] - 1, []
+        self.check_tokens(tokens)
+        if len(ids) > self.keys.shape[1]:
+            self.make_room(len(ids))
+        for begin in range(0, len(tokens), GROUP):
+            group = slice(begin, begin + GROUP)
+            wanted = np.flatnonzero(last[group]).astype(np.int32)
+            logits.append(self.decode(tokens[group], owner[group], place[group], wanted))
+        self.places, self.lanes = lengths.copy(), np.arange(len(ids), dtype=np.int32)
+        return np.concatenate(logits)
+
+    def step(self, tokens: Any) -> np.ndarray:
+        """One more token for each text, (B): the logits after it, (B, V)."""
+        tokens = np.asarray(tokens, np.int32)
+        if tokens.shape != self.lanes.shape:
+            raise ShapeError(
+                f"decoder: tokens of shape {tokens.shape} came, expected {self.lanes.shape}: one for each text"
+            )
+        if self.places.max(initial=0) >= self.context:
+            raise ShapeError(f"decoder: a text has {self.context} tokens already, as many as the context; end it there")
+        self.check_tokens(tokens)
+        logits = self.decode(tokens, self.lanes, self.places, np.arange(len(tokens), dtype=np.int32))
+        self.places = self.places + 1
+        return logits
+
+    def reorder(self, rows: Any) -> None:
+        """Row i goes on as row `rows[i]` would have; there may be more rows than before, or fewer.
+
+        A text stays where it lies. Only where it goes on twice is it copied, into a lane that nobody has.
+        """
+        rows = np.asarray(rows)
+        wanted, self.places = self.lanes[rows].tolist(), self.places[rows]
+        if len(rows) > self.keys.shape[1]:
+            self.make_more_room(len(rows))
+        free = sorted(set(range(self.keys.shape[1])) - set(wanted), reverse=True)
+        taken: list[int] = []
+        for lane, place in zip(wanted, self.places, strict=True):
+            if lane in taken:
+                self.copy_text(lane, free[-1], place)
+            taken.append(free.pop() if lane in taken else lane)
+        self.lanes = np.array(taken, np.int32)
+
+    def make_more_room(self, lanes: int) -> None:
+        """Texts keep their lanes."""
+        keys, values, had, used = self.keys, self.values, self.keys.shape[1], int(self.places.max(initial=0))
+        panels = in_panels(used, self.panel)
+        self.make_room(lanes)
+        self.keys[:, :had, :, :panels] = keys[:, :, :, :panels]
+        self.values[:, :had, :, :, :used] = values[:, :, :, :, :used]
+
+    def copy_text(self, lane: int, to: int, place: int) -> None:
+        panels = in_panels(place, self.panel)
+        self.keys[:, to, :, :panels] = self.keys[:, lane, :, :panels]
+        self.values[:, to, :, :, :place] = self.values[:, lane, :, :, :place]
+
+    def decode(self, tokens: np.ndarray, lanes: np.ndarray, places: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Tokens, each of one text and at its place there, through all blocks; the logits of those that are wanted."""
+        model, vocabulary, threads = self.model, self.vocabulary, self.threads_for(len(tokens))
+        x = np.ascontiguousarray(self.emb[tokens] if self.pos is None else self.emb[tokens] + self.pos[places])
+        logits = np.empty((len(wanted), in_panels(vocabulary, self.panel) * self.panel), np.float32)
+        work = Decoding(
+            weights=address(self.weights),
+            turns=address(self.turns),
+            keys=address(self.keys),
+            values=address(self.values),
+            x=address(x),
+            logits=address(logits),
+            owner=address(lanes),
+            place=address(places),
+            wanted=address(wanted),
+            tokens=len(tokens),
+            wants=len(wanted),
+            sequences=self.keys.shape[1],
+            slots=self.values.shape[-2],
+            width=model.width,
+            heads=model.heads,
+            hidden=model.hidden,
+            depth=model.depth,
+            vocabulary=vocabulary,
+            activation=ACTIVATIONS[type(model.activation)],
+            threads=threads,
+            patience=PATIENCE if threads <= cores() else 100,
+            eps=model.eps,
+            scale=(model.width // model.heads) ** -0.5,
+        )
+        needed = self.library.gf_decode_space(ctypes.byref(work))
+        if needed > self.space.size:
+            self.space = aligned(needed)
+        work.space = address(self.space)
+        if self.library.gf_decode(ctypes.byref(work)):
+            raise EngineError(f"{threads} threads could not be started; try threads=1")
+        return logits[:, :vocabulary]
+
+    def threads_for(self, tokens: int) -> int:
+        return self.threads or (1 if self.weights.size * -(-tokens // 8) < ALONE else cores())
+
+    def check_tokens(self, tokens: np.ndarray) -> None:
+        wrong = tokens[(tokens < 0) | (tokens >= self.vocabulary)]
+        if wrong.size:
+            raise ShapeError(
+                f"decoder: token {wrong[0]} came, the vocabulary has {self.vocabulary}: 0 to {self.vocabulary - 1}"
+            )
+
+    def check_prompts(self, ids: np.ndarray, lengths: np.ndarray) -> None:
+        if ids.ndim != 2 or lengths.shape != ids.shape[:1] or not len(ids):
+            raise ShapeError(
+                f"decoder: prompts of shape {ids.shape} and lengths of shape {lengths.shape} came, "
+                "expected (batch, tokens) and (batch,)"
+            )
+        most = min(ids.shape[1], self.context)
+        if lengths.min() < 1 or lengths.max() > most:
+            raise ShapeError(
+                f"decoder: prompts of {lengths.min()} to {lengths.max()} tokens came, expected 1 to {most}; "
+                f"the context is {self.context}"
+            )
+
+
+def in_reading_order(params: Any) -> Iterator[tuple[Any, ...]]:
+    """All weights but the tables that are looked up in, as decode.h reads them; a tuple lies side by side."""
+    for block in params.blocks:
+        attn, ff = block.attn, block.ff
+        yield from ((block.norm1.gain,), (block.norm1.bias,))
+        yield from ((attn.w_q, attn.w_k, attn.w_v), (attn.b_q, attn.b_k, attn.b_v), (attn.w_o,), (attn.b_o,))
+        yield from ((block.norm2.gain,), (block.norm2.bias,))
+        yield from ((ff.w_up,), (ff.b_up,), (ff.w_down,), (ff.b_down,))
+    yield from ((params.norm.gain,), (params.norm.bias,))
+    yield (np.asarray(params.embed.emb if params.head is None else params.head.emb).T,)
+
+
+def packed(matrices: list[tuple[Any, ...]], panel: int) -> np.ndarray:
+    """Each matrix (K, O) as panels (O / panel, K, panel), filled up with zeros, one after the other."""
+    shapes = [shape_in_panels(parts, panel) for parts in matrices]
+    whole, begin = aligned(sum(map(prod, shapes))), 0
+    for parts, shape in zip(matrices, shapes, strict=True):
+        w = np.atleast_2d(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
+        into = whole[begin : begin + prod(shape)].reshape(shape)
+        full = w.shape[1] // panel
+        into[:full] = w[:, : full * panel].reshape(len(w), full, panel).swapaxes(0, 1)
+        into[full:, :, : w.shape[1] % panel] = w[:, full * panel :]
+        begin += into.size
+    return whole
+
+
+def shape_in_panels(parts: tuple[Any, ...], panel: int) -> tuple[int, int, int]:
+    """Of parts that lie side by side; a bias is a matrix of one row."""
+    columns = sum(part.shape[-1] for part in parts)
+    return in_panels(columns, panel), prod(parts[0].shape[:-1]), panel
+
+
+def turns_of(model: GPT) -> np.ndarray | None:
+    """Cosines and sines of every place, (context, D): what rotary positions make of the pairs (1, 0)."""
+    if model.rotary is None:
+        return None
+    half = model.width // model.heads // 2
+    ones = jnp.concatenate([jnp.ones(half), jnp.zeros(half)])
+    y, _ = model.rotary.forward(None, jnp.tile(ones, (1, model.text.context, 1, 1)))
+    return np.ascontiguousarray(y, np.float32)
+
+
+def in_panels(n: int, panel: int) -> int:
+    return -(-n // panel)
+
+
+def aligned(*shape: int) -> np.ndarray:
+    """Zeros that begin on a line of memory. Where the system has large pages, NumPy asks for them."""
+    whole = np.zeros(prod(shape) + 16, np.float32)
+    begin = -whole.ctypes.data % 64 // 4
+    return whole[begin : begin + prod(shape)].reshape(shape)
+
+
+def must_be_covered(model: Any) -> None:
+    """Refuse, by name, what has no C twin."""
+    if type(model) is not GPT:
+        raise EngineError(f"the native decoder has no {type(model).__name__} yet; the jax decoder has what there is")
+    if type(model.activation) not in ACTIVATIONS:
+        raise EngineError(f"the native decoder has no {type(model.activation).__name__} yet (blocks.0.ff.activation)")

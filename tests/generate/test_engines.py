@@ -1,0 +1,67 @@
+"""Which decoder is taken, and that the one in C and the one in JAX can stand in for each other."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from glassformer.errors import EngineError, SettingError
+from glassformer.generate import decoder_for, engines
+from glassformer.generate.gpt import JaxDecoder
+from glassformer.generate.recurrent import RecurrentDecoder
+from glassformer.generate.t5 import T5Decoder
+from glassformer.layers import Rotary
+from glassformer.models import GPT, T5, RecurrentLM, Text, ViT
+from glassformer.native.decoder import NativeDecoder
+
+TEXT = Text(19, 13)
+GPTS = {name: GPT(TEXT, 12, 17, 2, 2, rotary=rotary) for name, rotary in {"learned": None, "rotary": Rotary()}.items()}
+
+
+def params_of(model: Any) -> Any:
+    draw = np.random.default_rng(2)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: draw.normal(scale=0.4, size=leaf.shape).astype(np.float32), shapes)
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_c_and_jax_give_the_same_scores(name: str) -> None:
+    tokens = np.random.default_rng(0).integers(19, size=(3, 13)).astype(np.int32)
+    found = []
+    for engine in ("native", "jax"):
+        decoder = decoder_for(GPTS[name], params_of(GPTS[name]), engine)
+        scores = [decoder.start(tokens[:, :5], np.array([5, 1, 3])), decoder.step(tokens[:, 6])]
+        decoder.reorder(np.array([1, 2, 0, 1]))
+        found.append([*scores, decoder.step(tokens[0, :4])])
+    for native, ours in zip(*found, strict=True):
+        assert native.dtype == ours.dtype == np.float32
+        assert np.abs(native - ours).max() < 1e-5 * np.abs(ours).max()
+
+
+def test_each_model_has_its_decoder() -> None:
+    t5, lstm = T5(TEXT, 8, 8, 2, 4, 1), RecurrentLM(TEXT, 8, 8, 1)
+    decoder = decoder_for(t5, params_of(t5), start_token=4)
+    assert isinstance(decoder, T5Decoder)
+    assert decoder.start_token == 4
+    assert isinstance(decoder_for(lstm, params_of(lstm)), RecurrentDecoder)
+    gpt = GPTS["learned"]
+    assert isinstance(decoder_for(gpt, params_of(gpt), "jax"), JaxDecoder)
+    on_cpu = jax.default_backend() == "cpu"
+    assert isinstance(decoder_for(gpt, params_of(gpt)), NativeDecoder if on_cpu else JaxDecoder)
+
+
+def test_without_a_compiler_jax_writes_unless_c_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise EngineError("no C compiler")
+
+    monkeypatch.setattr(engines, "NativeDecoder", refuse)
+    gpt = GPTS["learned"]
+    assert isinstance(decoder_for(gpt, params_of(gpt)), JaxDecoder)
+    with pytest.raises(EngineError, match="no C compiler"):
+        decoder_for(gpt, params_of(gpt), "native")
+
+
+def test_a_model_that_does_not_write() -> None:
+    with pytest.raises(SettingError, match="ViT does not write text; GPT, RecurrentLM and T5 do"):
+        decoder_for(ViT(), None)

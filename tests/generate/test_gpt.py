@@ -1,0 +1,161 @@
+"""GPT with a memory: the numbers of forward at every place, rows of any length side by side, the texts of others."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from glassformer.errors import ShapeError
+from glassformer.generate import Sampling, continue_text
+from glassformer.generate.decoder import Decoder, as_array, filled_up
+from glassformer.generate.gpt import JaxDecoder
+from glassformer.generate.recurrent import RecurrentDecoder
+from glassformer.layers import ReLU, Rotary
+from glassformer.models import GPT, RecurrentLM, Text
+
+from .theirs import TOKENISER, generated, gpt2_of_both
+
+TEXT = Text(vocabulary=19, context=13)
+SIZES: dict[str, Any] = {"text": TEXT, "width": 12, "hidden": 17, "heads": 3}
+MODELS = {
+    "learned": GPT(**SIZES, depth=2),
+    "learned, own head": GPT(**SIZES, depth=1, tied=False, eps=1e-3, activation=ReLU(), dropout=0.5),
+    "rotary": GPT(**SIZES, depth=2, rotary=Rotary()),
+    "rotary, own head": GPT(**SIZES, depth=1, rotary=Rotary(base=100.0), tied=False),
+    "lstm": RecurrentLM(TEXT, width=11, hidden=11),
+    "gru": RecurrentLM(TEXT, width=7, hidden=11, depth=1, cell="gru", tied=False, dropout=0.5),
+    "rnn": RecurrentLM(TEXT, width=11, hidden=11, depth=3, cell="rnn"),
+}
+LENGTHS = [7, 1, 3]
+
+
+def drawn(model: Any) -> Any:
+    """Ones and zeros, which weights start with, hide mistakes."""
+    draw = np.random.default_rng(2)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: draw.normal(scale=0.4, size=leaf.shape).astype(np.float32), shapes)
+
+
+def decoder_of(model: Any) -> tuple[Decoder, Any]:
+    params = drawn(model)
+    return JaxDecoder(model, params) if isinstance(model, GPT) else RecurrentDecoder(model, params), params
+
+
+def tokens_of(count: int, length: int = TEXT.context) -> np.ndarray:
+    return np.random.default_rng(0).integers(TEXT.vocabulary, size=(count, length))
+
+
+def all_scores(model: Any, params: Any, rows: np.ndarray) -> np.ndarray:
+    """Of forward, without any memory."""
+    return np.asarray(jax.jit(lambda params, ids: model.forward(params, ids)[0])(params, rows))
+
+
+def assert_same(scores: np.ndarray, expected: Any) -> None:
+    assert scores.dtype == np.float32
+    assert np.abs(scores - expected).max() < 1e-5 * max(1, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_score_is_that_of_forward(name: str) -> None:
+    model = MODELS[name]
+    decoder, params = decoder_of(model)
+    tokens = tokens_of(3)
+    expected = all_scores(model, params, tokens)
+    places = np.array(LENGTHS)
+    rows, lengths = as_array([row[:length].tolist() for row, length in zip(tokens, LENGTHS, strict=True)])
+    rows[np.arange(rows.shape[1]) >= lengths[:, None]] = 5  # what fills up is seen by nobody
+    scores = decoder.start(rows, lengths)
+    assert_same(scores, expected[np.arange(3), places - 1])
+    for _ in range(TEXT.context - max(LENGTHS)):
+        scores = decoder.step(tokens[np.arange(3), places])
+        assert_same(scores, expected[np.arange(3), places])
+        places += 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_go_on_from_other_rows(name: str) -> None:
+    model = MODELS[name]
+    decoder, params = decoder_of(model)
+    tokens = tokens_of(3)
+    decoder.start(tokens[:, :4], np.array([4, 2, 3]))
+    decoder.reorder(np.array([2, 0, 2, 1]))
+    scores = decoder.step(np.array([8, 7, 6, 5]))
+    went_on = tokens[[2, 0, 2, 1]]
+    places = np.array([3, 4, 3, 2])
+    went_on[np.arange(4), places] = [8, 7, 6, 5]
+    assert_same(scores, all_scores(model, params, went_on)[np.arange(4), places])
+
+
+def test_the_last_place_can_be_used_and_none_beyond_it() -> None:
+    model = MODELS["learned"]
+    decoder, params = decoder_of(model)
+    full = tokens_of(2)
+    assert_same(decoder.start(full, np.array([13, 12])), all_scores(model, params, full)[[0, 1], [12, 11]])
+    with pytest.raises(ShapeError, match="context of 13 tokens is full"):
+        decoder.step(full[:, 0])
+
+
+def test_a_recurrent_model_has_no_last_place() -> None:
+    model = MODELS["lstm"]
+    decoder, params = decoder_of(model)
+    tokens = tokens_of(1, 2 * TEXT.context)
+    decoder.start(tokens[:, :20], np.array([20]))
+    scores = [decoder.step(tokens[:, place])[0] for place in range(20, 26)]
+    longer = RecurrentLM(Text(TEXT.vocabulary, 26), width=11, hidden=11)
+    assert_same(np.array(scores), all_scores(longer, params, tokens)[0, 20:])
+
+
+@pytest.mark.parametrize(
+    ("ids", "lengths", "message"),
+    [
+        (tokens_of(2)[0], [3, 3], "expected integers"),
+        (tokens_of(2), [3], "lengths of shape"),
+        (tokens_of(2), [3, 0], "prompts of 0 to 3 tokens came in rows of 13, expected 1 to 13"),
+        (tokens_of(2, 5), [3, 6], "prompts of 3 to 6 tokens came in rows of 5, expected 1 to 5"),
+        (tokens_of(2, 15), [3, 14], "expected 1 to 13; the context is 13"),
+        (tokens_of(2) / 2, [3, 4], "float64"),
+    ],
+)
+def test_prompts_that_cannot_be_read(ids: np.ndarray, lengths: list[int], message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        decoder_of(MODELS["learned"])[0].start(ids, np.array(lengths))
+
+
+@pytest.mark.parametrize("name", ["learned", "lstm"])
+def test_one_token_for_each_row(name: str) -> None:
+    decoder, _ = decoder_of(MODELS[name])
+    decoder.start(tokens_of(2), np.array([3, 4]))
+    with pytest.raises(ShapeError, match="for 2 rows"):
+        decoder.step(np.array([1, 2, 3]))
+
+
+def test_prompts_of_many_lengths_share_a_few_programs() -> None:
+    widths = [filled_up(np.ones((1, length), int), context=13).shape[1] for length in range(1, 14)]
+    assert widths == [1, 2, 4, 4, 8, 8, 8, 8, 13, 13, 13, 13, 13]
+    assert filled_up(np.array([[7, 8, 9]]), 100).tolist() == [[7, 8, 9, 0]]
+
+
+PROMPTS = ["abc", "q", "mnop", "rrrrrrrrrr"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"repetition_penalty": 1.7}, {"tie_word_embeddings": False, "n_embd": 10, "n_head": 2}],
+    ids=["plain", "penalty", "own head"],
+)
+def test_greedy_text_is_that_of_transformers(settings: dict[str, Any], seed: int) -> None:
+    settings = dict(settings)
+    penalty = settings.pop("repetition_penalty", 1.0)
+    theirs, model, params = gpt2_of_both(seed, **settings)
+    found = continue_text(
+        JaxDecoder(model, params),
+        TOKENISER,
+        PROMPTS,
+        length=10,
+        sampling=Sampling(greedy=True, repetition_penalty=penalty),
+    )
+    expected = [generated(theirs, TOKENISER.encode(text), repetition_penalty=penalty) for text in PROMPTS]
+    assert found == [TOKENISER.decode(ids) for ids in expected]
+    assert len(set(found)) == len(PROMPTS), "texts that are all alike show little"
