@@ -1,4 +1,5 @@
-"""glassformer info --c and --plan: what the native engine makes of a model, for anyone to read."""
+"""glassformer info: what models of images, texts and tables cost; and with --c and --plan, what the native engine makes
+of one, for anyone to read."""
 
 import json
 import sys
@@ -8,13 +9,15 @@ from typing import Any
 import pytest
 
 from glassformer.cli import main
-from glassformer.models import MLP, PatchAttention
+from glassformer.models import MLP, Model, PatchAttention
 from glassformer.native.layers import plan_for
 from glassformer.native.plan import place
 from glassformer.native.write import LANES, source_of
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Engine, Recipe, Training
 from glassformer.train.run_folder import RunFolder
+
+from ..train.text_runs import untrained
 
 
 @pytest.fixture
@@ -31,9 +34,15 @@ def info(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
+def attention_pool() -> Model:
+    model = preset("attention-pool").model
+    assert isinstance(model, Model)
+    return model
+
+
 def test_the_c_of_a_preset_is_printed_as_it_is_compiled(info: Any) -> None:
     code, out, _ = info("attention-pool", "--c")
-    assert (code, out) == (0, source_of(preset("attention-pool").model, 1))
+    assert (code, out) == (0, source_of(attention_pool(), 1))
 
 
 def test_the_c_of_a_run_has_the_samples_of_its_batch(info: Any, tmp_path: Path) -> None:
@@ -61,7 +70,7 @@ def test_c_as_json(info: Any) -> None:
 
 
 def test_the_plan_shows_every_buffer_and_the_arena(info: Any) -> None:
-    plan = plan_for(preset("attention-pool").model, 1)
+    plan = plan_for(attention_pool(), 1)
     arena = 4 * place(plan, LANES)
     code, out, _ = info("attention-pool", "--plan")
     training, forward_only = out.split("\n\n")
@@ -113,3 +122,61 @@ def test_a_folder_that_is_no_run(info: Any, tmp_path: Path) -> None:
     code, _, err = info(str(tmp_path), "--c")
     assert code == 1
     assert "not a run folder, it has no recipe.toml" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [("gpt", 124_439_808), ("bert", 109_482_240 - 590_592), ("t5", 60_506_624)],  # BERT: less its pooler, a head's
+)
+def test_models_of_texts_have_as_many_parameters_as_was_published(info: Any, name: str, published: int) -> None:
+    code, out, err = info(name, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["total"]["parameters"] == published
+
+
+@pytest.mark.parametrize("name", ["gpt-nano", "bert-nano", "t5-nano", "lstm-nano"])
+def test_a_preset_says_that_its_symbols_are_yet_to_come(info: Any, name: str) -> None:
+    code, out, err = info(name)
+    assert code == 0
+    assert out.splitlines()[-2].startswith("total")
+    assert err == (
+        "note: how many symbols there are is up to the data; 50,257 are assumed: --set text.vocabulary=100\n"
+    )
+    code, out, err = info(name, "--set", "model.text.vocabulary=100", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["parts"][-1]["shape"][-1] in (100, 64)  # BERT has no head yet: its width
+
+
+def test_a_model_of_a_table(info: Any) -> None:
+    code, out, err = info("iris", "--json")
+    answer = json.loads(out)
+    assert (code, err) == (0, "")
+    assert answer["total"]["parameters"] == 475
+    assert answer["parts"][-1]["shape"] == [1, 3]
+
+
+@pytest.mark.parametrize("option", [(), ("--c",), ("--plan",)])
+def test_settings_by_their_name_in_the_model_or_in_the_recipe(info: Any, option: tuple[str, ...]) -> None:
+    plain = info("attention-pool", "--set", "width=8", "--json", *option)
+    assert plain == info("attention-pool", "--set", "model.width=8", "--json", *option)
+    assert plain[0] == 0
+    assert plain[1] != info("attention-pool", "--json", *option)[1]
+
+
+def test_an_unknown_setting_of_the_recipe_is_refused(info: Any) -> None:
+    code, _, err = info("attention-pool", "--set", "model.widht=8")
+    assert code == 1
+    assert "PatchAttention has no setting 'widht' (did you mean 'width'?)" in err
+
+
+@pytest.mark.parametrize(("kind", "model"), [("tag", "BERTFor"), ("iris", "TinyIris")])
+def test_a_run_of_texts_or_a_table(info: Any, kind: str, model: str, tmp_path: Path) -> None:
+    untrained(tmp_path, kind)
+    code, out, _ = info(str(tmp_path), "--json")
+    answer = json.loads(out)
+    assert (code, answer["model"]) == (0, model)
+    assert answer["recipe"]["task"]["kind"] == ("tag" if kind == "tag" else "classify")
+    assert info(str(tmp_path))[1].splitlines()[1].split() == ["model", model]
+    code, _, err = info(str(tmp_path), "--c")
+    assert code == 1
+    assert f"the native engine has C for models of images, and {model} reads none" in err

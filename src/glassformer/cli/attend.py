@@ -35,9 +35,15 @@ def attend(
     from glassformer.errors import DataError
     from glassformer.files import write_whole
     from glassformer.lens import attention
+    from glassformer.models.model import Model
     from glassformer.train.run import load
 
     loaded = load(run or "")
+    if not isinstance(loaded.model, Model):
+        raise DataError(
+            f"attend: {loaded.path}: {type(loaded.model).__name__} reads no images, and only attention over images can "
+            "be drawn yet; name a run that reads images, such as one of `glassformer train vit-nano`"
+        )
     pictures = read_pictures(image, loaded.images.shape, loaded.recipe.data)
     if len(pictures) > 1:
         raise DataError(f"{image}: holds {len(pictures):,} images; say which one, such as {image}:0")

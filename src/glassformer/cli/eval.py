@@ -1,13 +1,16 @@
 """glassformer eval: score a trained run on a data set."""
 
+from math import exp
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from glassformer.train.run import Evaluation
+    from glassformer.data import Dataset
+    from glassformer.train.run import Evaluation, Run
 
+MANY = 30  # classes: a confusion matrix of more is left to --json and --png
 LONG_NAME = 4  # letters: columns are headed by numbers where a class has a longer name
 
 
@@ -19,48 +22,94 @@ def eval_(
     png: Annotated[Path | None, typer.Option(help="draw the confusion matrix into this file")] = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
-    """Score a run on the test images of a data set: accuracy, loss, a table per class, the confusion matrix.
+    """Score a run on the test part of a data set: accuracy, loss, a table per class, the confusion matrix.
+
+    A task without classes has a loss (a language model's also as perplexity), and translations and spans match or not.
 
     Example: `glassformer eval runs/vit-nano-1 --data mnist --png confusion.png`
     """
     from glassformer.cli.output import report
-    from glassformer.data import load as load_data
     from glassformer.files import write_whole
     from glassformer.train.run import load
+    from glassformer.train.tasks import TASK_NAMES, Classify, Tag
 
     loaded = load(run or "")
-    name = data or loaded.recipe.data
-    data_set = load_data(name)
-    if data_set.classes != loaded.classes:
+    name, task = data or loaded.recipe.data, TASK_NAMES[type(loaded.recipe.task)]
+    has_classes = isinstance(loaded.recipe.task, Classify | Tag)
+    if png and not has_classes:
+        raise typer.BadParameter(f"the task {task} has no classes that could be confused", param_hint="--png")
+    data_set = loaded.load_data(name)
+    count, what = counted(loaded, data_set)
+    heading = f"{loaded.path.name} on the {count:,} test {what} of {name}"
+    result = {"count": count, "task": task, "data": name, "run": str(loaded.path), "png": str(png) if png else None}
+    if not has_classes:
+        scores = scores_of(loaded, data_set)
+        report(scores | result, f"{heading}\n{score_text(scores)}", as_json=json)
+        return
+    found = evaluation_of(loaded, data_set)
+    if png:
+        write_whole(png, confusion_picture(found, f"{loaded.path.name} on {Path(name).name}"))
+    text = f"{heading}\n{as_text(found, of_symbols=isinstance(loaded.recipe.task, Tag))}"
+    report(as_plain(found) | result, f"{text}\n\nwrote {png}" if png else text, as_json=json)
+
+
+def counted(run: "Run", data: "Dataset") -> tuple[int, str]:
+    """How many test samples there are, and what they are called."""
+    from glassformer.models.model import Model
+    from glassformer.train.resolve import text_of
+    from glassformer.train.tasks import Masked, NextToken
+
+    count, text = run.recipe.task.count(data.test), text_of(run.model)
+    if text is None:
+        return count, "images" if isinstance(run.model, Model) else "rows"
+    if isinstance(run.recipe.task, NextToken):
+        return count, f"stretches of {text.context} symbols"
+    return count, "pieces" if isinstance(run.recipe.task, Masked) else "texts"
+
+
+def evaluation_of(run: "Run", data: "Dataset") -> "Evaluation":
+    from glassformer.models.model import Model
+
+    if data.classes != run.classes:
         typer.echo(
-            f"note: the classes of {name} have other names than the run's; labels are compared by number", err=True
+            f"note: the classes of {data.name} have other names than the run's; labels are compared by number", err=True
         )
-    found = loaded.evaluate(*data_set.test)
-    result = {
+    return run.evaluate(*data.test) if isinstance(run.model, Model) else run.evaluate_samples(data.test)
+
+
+def scores_of(run: "Run", data: "Dataset") -> dict[str, Any]:
+    """Of a task without classes. Exact match is an accuracy that counts whole answers."""
+    from glassformer.train.tasks import NextToken
+
+    task, score = run.recipe.task, run.score(data)
+    more = {"exact_match": score.accuracy} if task.whole else {}
+    if isinstance(task, NextToken):
+        more["perplexity"] = exp(score.loss)
+    return {"accuracy": score.accuracy, "loss": score.loss, **more}
+
+
+def score_text(scores: dict[str, Any]) -> str:
+    words = "exact match" if "exact_match" in scores else "accuracy"
+    unlikely = f" (perplexity {scores['perplexity']:.2f})" if "perplexity" in scores else ""
+    return f"{words} {percent(scores['accuracy'])}   loss {scores['loss']:.4f} nats{unlikely}"
+
+
+def as_plain(found: "Evaluation") -> dict[str, Any]:
+    return {
         "accuracy": found.accuracy,
         "loss": found.loss,
-        "count": len(data_set.test.labels),
         "classes": list(found.classes),
         "per_class": found.per_class,
         "confusion": found.confusion.tolist(),  # rows are labels, columns what was predicted
-        "data": name,
-        "run": str(loaded.path),
-        "png": str(png) if png else None,
     }
-    if png:
-        write_whole(png, confusion_picture(found, f"{loaded.path.name} on {Path(name).name}"))
-    text = f"{loaded.path.name} on the {result['count']:,} test images of {name}\n{as_text(found)}"
-    report(result, f"{text}\n\nwrote {png}" if png else text, as_json=json)
 
 
-def as_text(found: "Evaluation") -> str:
-    return "\n\n".join(
-        [
-            f"accuracy {100 * found.accuracy:.2f} %   loss {found.loss:.4f}",
-            class_table(found),
-            "confusion: a row is a label, a column what was predicted\n" + confusion_table(found),
-        ]
-    )
+def as_text(found: "Evaluation", *, of_symbols: bool = False) -> str:
+    counts = "; each symbol counts by itself" if of_symbols else ""
+    parts = [f"accuracy {percent(found.accuracy)}   loss {found.loss:.4f}{counts}", class_table(found)]
+    if len(found.classes) <= MANY:
+        parts.append("confusion: a row is a label, a column what was predicted\n" + confusion_table(found))
+    return "\n\n".join(parts)
 
 
 def class_table(found: "Evaluation") -> str:

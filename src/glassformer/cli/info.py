@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from glassformer.models.model import Network
     from glassformer.native.plan import Plan
     from glassformer.train.recipe import Recipe
 
 
 def info(
     what: Annotated[
-        str | None, typer.Argument(help="a model (mlp, patch_attention, vit), a preset or a run; nothing: this machine")
+        str | None, typer.Argument(help="a model (mlp, vit, gpt, …), a preset or a run; nothing: this machine")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option("--batch", "-b", min=1, help="images in the batch (default: 1; with --c the recipe's)")
+        int | None,
+        typer.Option("--batch", "-b", min=1, help="samples in the batch (default: 1; with --c the recipe's)"),
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="change a setting: width=32, images.classes=26")
+        list[str] | None, typer.Option("--set", help="change a setting of the model: width=32, images.classes=26")
     ] = None,
     c: Annotated[bool, typer.Option("--c", help="the C that the native engine compiles for this model")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="its buffers: shape, bytes, when they are alive")] = False,
@@ -42,10 +44,33 @@ def info(
         report(about, in_columns({name: value for name, value in about.items() if name != "recipe"}), as_json=json)
     else:
         from glassformer.models.summary import summarise
-        from glassformer.train.settings import with_changes
 
-        summary = summarise(with_changes(find_recipe(what).model, set_ or []), batch or 1)
+        recipe = find_recipe(what)
+        model = changed(recipe.model, set_ or [])
+        note_vocabulary(recipe, model)
+        summary = summarise(model, batch or 1)
         report(summary.as_dict(), summary.table(), as_json=json)
+
+
+def changed(model: "Network", changes: list[str]) -> "Network":
+    """With settings by their name in the model, or in the whole recipe as `train` takes them: model.width=32."""
+    from glassformer.train.settings import with_changes
+
+    return with_changes(model, [change.strip().removeprefix("model.") for change in changes])
+
+
+def note_vocabulary(recipe: "Recipe", model: "Network") -> None:
+    """A preset takes its symbols from the data it will meet: until then the sizes are those of a guess."""
+    from glassformer.models.text import Text
+    from glassformer.train.resolve import text_of
+
+    text = text_of(model)
+    if recipe.tokeniser and text and text.vocabulary == Text().vocabulary:
+        typer.echo(
+            f"note: how many symbols there are is up to the data; {text.vocabulary:,} are assumed: "
+            "--set text.vocabulary=100",
+            err=True,
+        )
 
 
 def find_recipe(name: str) -> "Recipe":
@@ -68,16 +93,22 @@ def find_recipe(name: str) -> "Recipe":
 
 def about_native(what: str | None, batch: int | None, changes: list[str], *, c: bool, plan: bool) -> dict[str, Any]:
     """What the native engine makes of a model: the C itself, and the buffers."""
+    from glassformer.errors import EngineError
+    from glassformer.models.model import Model
     from glassformer.native.engine import samples_at_once
     from glassformer.native.layers import plan_for
     from glassformer.native.write import source_of
     from glassformer.train.run_folder import RunFolder
-    from glassformer.train.settings import with_changes
 
     if what is None:
         raise typer.BadParameter("--c and --plan are about a model: name one, a preset or a run", param_hint="WHAT")
     recipe = RunFolder(Path(what)).recipe() if Path(what).is_dir() else find_recipe(what)
-    model = with_changes(recipe.model, changes)
+    model = changed(recipe.model, changes)
+    if not isinstance(model, Model):
+        raise EngineError(
+            f"{what}: the native engine has C for models of images, and {type(model).__name__} reads none; leave out "
+            "--c and --plan"
+        )
     samples, rewrites = samples_at_once(model, batch or recipe.training.batch), recipe.engine.rewrites
     about: dict[str, Any] = {"model": repr(model), "samples": samples}
     if c:

@@ -1,4 +1,4 @@
-"""glassformer predict: what a trained model sees in pictures of any size."""
+"""glassformer predict: what a trained model sees in pictures of any size, or makes of texts and rows of numbers."""
 
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -6,42 +6,58 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from glassformer.cli.predict_texts import best_classes, predict_texts
+
 if TYPE_CHECKING:
     import numpy as np
 
     from glassformer.data.prepare import Picture
 
 SHOWN = 10  # images of one IDX file in the text; --json has them all
-BEST = 3  # classes in the text
 
 
 def predict(
-    images: Annotated[
+    inputs: Annotated[
         list[str],
-        typer.Argument(help="PNG, JPEG, …, an IDX file (or one of its images: file:17), or test:17 of the run's data"),
+        typer.Argument(
+            metavar="INPUT...",
+            help="PNG, JPEG, …, an IDX file (or one of its images: file:17); for a run that reads texts a text, - for "
+            "the lines of stdin, @file.txt for those of a file; for one of a table a row: 5.1,3.5; or test:17 of the "
+            "run's data",
+        ),
     ],
     run: Annotated[
         Path | None, typer.Option(help="folder written by `glassformer train` (default: the model that comes along)")
     ] = None,
     invert: Annotated[
         Literal["auto", "yes", "no"],
-        typer.Option(help="swap dark and light; auto: dark ink on light ground is swapped"),
+        typer.Option(help="images: swap dark and light; auto: dark ink on light ground is swapped"),
     ] = "auto",
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Say which class each picture is, with probabilities, and what was done to the picture before the model saw it.
 
-    Example: `glassformer predict photo.jpg drawing.png --run runs/vit-nano-1`, `glassformer predict test:17`
+    Of texts, say what the run's task asks: their class, their parts, a span, what is under <mask>, what comes next, or
+    their translation.
+
+    Example: `glassformer predict photo.jpg drawing.png --run runs/vit-nano-1`, `glassformer predict test:17`,
+    `glassformer predict "<de> 5. September 2024" --run runs/t5-nano-1`
     """
     import numpy as np
 
     from glassformer.cli.output import report
     from glassformer.data.prepare import read_pictures
+    from glassformer.models.model import Model
     from glassformer.train.run import load
 
     loaded = load(run or "")
+    if not isinstance(loaded.model, Model):
+        if invert != "auto":
+            raise typer.BadParameter(f"{loaded.path} reads no images", param_hint="--invert")
+        report(*predict_texts(loaded, inputs), as_json=json)
+        return
     shape = loaded.images.shape
-    files = [read_pictures(word, shape, loaded.recipe.data, invert) for word in images]
+    files = [read_pictures(word, shape, loaded.recipe.data, invert) for word in inputs]
     answers = loaded.probabilities(np.stack([picture.image for picture in chain(*files)]))
     rows = iter([answer(*both, loaded.classes) for both in zip(chain(*files), answers, strict=True)])
     parts = [list(islice(rows, len(pictures))) for pictures in files]
@@ -66,16 +82,13 @@ def as_text(parts: list[list[dict[str, Any]]]) -> str:
     lines = []
     for rows in parts:
         for done, group in groupby(rows[:SHOWN], lambda row: row["done"]):
-            lines += [f"{row['image']:{width}}  {best_classes(row)}" for row in group]
+            lines += [f"{row['image']:{width}}  {found(row)}" for row in group]
             lines.append(f"{'':{width}}  {', '.join(done)}")
         if len(rows) > SHOWN:
             lines.append(f"and {len(rows) - SHOWN:,} more; --json gives them all")
     return "\n".join(lines)
 
 
-def best_classes(row: dict[str, Any]) -> str:
-    order = sorted(row["probabilities"].items(), key=lambda item: -item[1])
-    width = max(map(len, row["probabilities"]))
-    first, *others = (f"{name:{width}} {100 * share:5.1f} %" for name, share in order[:BEST])
+def found(row: dict[str, Any]) -> str:
     label = "" if row["label"] is None else f"   labelled {row['label']}"
-    return f"{first}   then {', '.join(others)}{label}"
+    return f"{best_classes(row['probabilities'])}{label}"

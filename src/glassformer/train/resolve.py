@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data import load
-from glassformer.data.dataset import Dataset
+from glassformer.data import ARRAYS, KNOWN, load
+from glassformer.data.dataset import Dataset, hold_out
 from glassformer.data.iris import load_iris
 from glassformer.data.sources import lasting_name as of_images
-from glassformer.data.table import load_csv
-from glassformer.data.text_sources import is_text, lasting_text_name, load_texts
+from glassformer.data.table import Table, load_csv
+from glassformer.data.text_sources import KNOWN_TEXTS, existing, is_text, lasting_text_name, load_texts
 from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
@@ -19,9 +19,11 @@ from glassformer.errors import DataError, SettingError
 from glassformer.models import (
     BERT,
     GPT,
+    MODELS,
     T5,
     BERTFor,
     ClassHead,
+    Columns,
     MaskedHead,
     RecurrentClassifier,
     RecurrentLM,
@@ -32,8 +34,11 @@ from glassformer.models import (
 from glassformer.models.model import Model, Network
 from glassformer.models.text import Text
 from glassformer.train.recipe import Recipe
+from glassformer.train.starting import tokeniser_from
 from glassformer.train.tasks import TASK_NAMES, Classify, Masked, NextToken, Span, Tag, Task, Translate
 
+IMAGES, ROWS, TEXTS = "images", "rows of numbers", "texts"
+ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS}  # of files
 DOES: dict[type[Network], tuple[type[Task], ...]] = {
     GPT: (NextToken,),
     RecurrentLM: (NextToken,),
@@ -47,22 +52,34 @@ DOES: dict[type[Network], tuple[type[Task], ...]] = {
 def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> Dataset:
     """The data set of this name as the recipe's model reads it. A tokeniser is made from texts, unless one is given."""
     check_task(recipe)
-    if text_of(recipe.model) is not None:
+    wanted = reads(type(recipe.model))
+    if held(name) not in ("", wanted):
+        raise not_readable(recipe.model, name, held(name))
+    if wanted == IMAGES:
+        return load(name)
+    if name == ARRAYS:
+        raise DataError(
+            f"the run was trained on {wanted} given in Python, which no file holds; go on with it by "
+            f"glassformer.train.fit.resume(RUN, data=…); a file of that name is ./{ARRAYS}"
+        )
+    if wanted == TEXTS:
         return encoded(recipe, load_texts(name), tokeniser)
-    if isinstance(recipe.model, TinyIris):
-        return load_iris(name) if is_iris(name) else load_csv(Path(name).expanduser(), name=name)
-    return load(name)
+    return load_iris(name) if is_iris(name) else load_csv(Path(name).expanduser(), name=name)
 
 
 def encoded(recipe: Recipe, texts: Texts, tokeniser: Tokeniser | None = None) -> Dataset:
     """Texts as arrays, for the recipe's task."""
     text = text_of(recipe.model)
     if text is None:
-        raise DataError(f"{texts.name}: texts came, and {type(recipe.model).__name__} does not read any")
+        raise not_readable(recipe.model, texts.name, TEXTS)
+    if tokeniser is None and recipe.start:
+        tokeniser = tokeniser_from(recipe.start)  # its weights know these symbols
     if tokeniser is None:
         strings = [string for example in texts.train for string in (example.text, example.target) if string]
         tokeniser = (recipe.tokeniser or Characters()).train(strings, texts.marks)
     train, test, classes = recipe.task.encode(texts, tokeniser, text.context)
+    recipe.task.must_have_samples(f"{texts.name}, its training part", train)
+    recipe.task.must_have_samples(f"{texts.name}, its test part", test)
     return Dataset(texts.name, train, test, classes, tokeniser)
 
 
@@ -71,19 +88,52 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
     recipe.optimiser.must_use_its_settings()
     check_task(recipe)
     model = recipe.model
+    if (there := made_of(data)) != reads(type(model)):
+        raise not_readable(model, data.name, there)
     if isinstance(model, Model):
-        if not hasattr(data.train, "images"):
-            raise DataError(f"{data.name}: {type(model).__name__} reads images, and it holds none")
         images = dataclasses.replace(model.images, shape=data.train.images.shape[1:], classes=len(data.classes))
         return dataclasses.replace(recipe, model=dataclasses.replace(model, images=images))  # pyright: ignore
     if recipe.training.shift:
         raise SettingError("training: shift moves images, and this model reads none; set it back: training.shift=0")
     if isinstance(model, TinyIris):
         return dataclasses.replace(recipe, model=dataclasses.replace(model, columns=columns_of(model, data)))
-    if data.tokeniser is None:
-        raise DataError(f"{data.name}: {type(model).__name__} reads texts, and it holds none")
-    model = with_head(recipe.task, with_vocabulary(model, data.tokeniser.size), len(data.classes))
+    if recipe.validation.share:  # now, rather than when the first epoch is over
+        for part, samples in zip(("leaves", "holds out"), hold_out(data.train, recipe.validation.share), strict=True):
+            recipe.task.must_have_samples(f"{data.name}, what validation {part}", samples)
+    model = with_head(recipe.task, with_vocabulary(model, data.tokeniser.size), len(data.classes))  # pyright: ignore
     return dataclasses.replace(recipe, model=model, tokeniser=recipe.tokeniser or Characters())
+
+
+def reads(model: type[Network]) -> str:
+    if issubclass(model, Model):
+        return IMAGES
+    return ROWS if issubclass(model, TinyIris) else TEXTS
+
+
+def made_of(data: Dataset) -> str:
+    if data.tokeniser is not None:
+        return TEXTS
+    return ROWS if isinstance(data.train, Table) else IMAGES
+
+
+def held(name: str) -> str:
+    """What data of this name is made of; nothing where it would have to be opened to tell."""
+    if name in KNOWN:
+        return IMAGES
+    if name in KNOWN_TEXTS:
+        return TEXTS
+    if is_iris(name):
+        return ROWS
+    path = existing(name)
+    return ENDINGS.get(path.suffix, "") if path is not None and path.is_file() else ""
+
+
+def not_readable(model: Network, name: str, there: str) -> DataError:
+    readers = ", ".join(kind for kind, cls in MODELS.items() if reads(cls) == there)
+    return DataError(
+        f"{name}: it holds {there}, and {type(model).__name__} reads {reads(type(model))}; "
+        f"{there} are read by {readers}: choose one of them, or other data"
+    )
 
 
 def check_task(recipe: Recipe) -> None:
@@ -126,17 +176,23 @@ def with_head(task: Task, model: Any, classes: int) -> Any:
     return BERTFor(bert, heads[type(task)]())
 
 
-def columns_of(model: TinyIris, data: Dataset) -> Any:
+def columns_of(model: TinyIris, data: Dataset) -> Columns:
     """How many columns and classes there are, and how the columns are spread."""
     x = data.train.x.astype(np.float64)
     mean, std = x.mean(axis=0), x.std(axis=0)
+    differs = std > 1e-6 * np.abs(x).max(axis=0)  # by more than float32 may round
     return dataclasses.replace(
         model.columns,
         count=x.shape[1],
         classes=len(data.classes),
-        mean=tuple(round(float(value), 4) for value in mean),
-        std=tuple(round(float(value), 4) or 1.0 for value in std),
+        mean=nine_digits(mean),
+        std=nine_digits(np.where(differs, std, 1.0)),
     )
+
+
+def nine_digits(values: np.ndarray) -> tuple[float, ...]:
+    """As many as a float32 has, whatever the unit."""
+    return tuple(float(f"{value:.9g}") for value in values)
 
 
 def is_iris(name: str) -> bool:

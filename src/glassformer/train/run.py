@@ -1,6 +1,7 @@
 """A finished (or interrupted) run, ready to use: arrays in, arrays out."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.resources import files
@@ -8,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from glassformer.data import Dataset
 from glassformer.data import load as load_data
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
 from glassformer.models.images import Images
 from glassformer.models.model import Model, Network
+from glassformer.train.answers import Answer, answers, tokeniser_of
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import load_for
+from glassformer.train.resolve import load_for, text_of
 from glassformer.train.run_folder import RunFolder
-from glassformer.train.score import Score, score_in_parts, tally
-from glassformer.train.tasks import TASK_NAMES
+from glassformer.train.score import Score, score_in_parts, score_of_logits, tally
+from glassformer.train.tasks import TASK_NAMES, Classify, Tag
+from glassformer.train.tasks.task import label_weights
 
 SHIPPED = "vit-pico"  # trained weights that come with the package
 AT_ONCE = 1000  # images evaluated together; a smaller last part is padded, so that one program serves all
@@ -27,7 +32,7 @@ AT_ONCE = 1000  # images evaluated together; a smaller last part is padded, so t
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a run does on labelled images."""
+    """How a run does on labelled images, rows, texts or tokens."""
 
     accuracy: float  # 0..1
     loss: float  # mean cross-entropy
@@ -116,14 +121,25 @@ class Run:
         """The most likely class of each image, (N,)."""
         return self.logits(images).argmax(axis=-1)
 
-    def score(self, data: str = "") -> Score:
+    def answer(self, texts: Sequence[str]) -> list[Answer]:
+        """What its task makes of each text, or of each row of numbers: "5.1,3.5,1.4,0.2"."""
+        return answers(self, texts)
+
+    def load_data(self, name: str = "") -> Dataset:
+        """A data set as the run's task reads it; without a name, the data the run was trained on."""
+        tokeniser = None if text_of(self.model) is None else tokeniser_of(self)
+        return load_for(self.recipe, name or self.recipe.data, tokeniser)
+
+    def score(self, data: str | Dataset = "") -> Score:
         """Accuracy and loss on the test part of a data set; without a name, of the data the run was trained on."""
-        found = load_for(self.recipe, data or self.recipe.data, self.tokeniser)
+        found = self.load_data(data) if isinstance(data, str) else data
         return score_in_parts(jax.jit(partial(tally, self.recipe)), self.recipe.task, self.params, found.test)
 
     def evaluate(self, images: np.ndarray | None = None, labels: np.ndarray | None = None) -> Evaluation:
         """Score on labelled images; without any, on the test set of the data the run was trained on."""
         if images is None and labels is None:
+            if not isinstance(self.model, Model):
+                return self.evaluate_samples(self.load_data().test)
             images, labels = load_data(self.recipe.data).test
         if images is None or labels is None:
             raise DataError("evaluate: images and labels belong together, and only one of them came")
@@ -133,15 +149,37 @@ class Run:
                 f"evaluate: labels are {labels.dtype} of shape {labels.shape}, expected a whole number for each of "
                 f"{len(images)} images"
             )
+        return self.evaluation(self.logits(images), labels)
+
+    def evaluate_samples(self, samples: Any) -> Evaluation:
+        """Score on samples as a task makes them whose labels are classes: of rows, of texts, or of tokens."""
+        recipe, task = self.recipe, self.recipe.task
+        if not isinstance(task, Classify | Tag):
+            raise DataError(f"evaluate: the task {TASK_NAMES[type(task)]} has no classes; run.score() gives its loss")
+
+        @jax.jit
+        def part(params: Any, samples: Any, chosen: Any) -> Any:
+            batch = task.batch(samples, chosen)
+            logits, _ = recipe.model.forward(params, batch.x, **batch.keywords)
+            return logits, batch.labels, label_weights(batch, jnp.ones(len(chosen)))
+
+        resident, count, parts = jax.tree.map(jnp.asarray, samples), task.count(samples), []
+        for start in range(0, count, task.at_once):
+            chosen = np.arange(start, start + task.at_once)
+            logits, labels, counts = (np.asarray(one) for one in part(self.params, resident, chosen % count))
+            counts = (counts > 0) & (chosen < count).reshape(-1, *(1,) * (counts.ndim - 1))
+            parts.append((logits[counts], labels[counts]))
+        logits, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return self.evaluation(logits, labels)
+
+    def evaluation(self, logits: np.ndarray, labels: np.ndarray) -> Evaluation:
         if labels.min() < 0 or labels.max() >= len(self.classes):
             known = len(self.classes) - 1
             raise DataError(f"evaluate: labels {labels.min()} to {labels.max()} came, the model knows 0 to {known}")
-        p = self.probabilities(images)
+        score = score_of_logits(logits, labels)
         confusion = np.zeros((len(self.classes),) * 2, int)
-        np.add.at(confusion, (labels, p.argmax(axis=-1)), 1)
-        loss = float(-np.log(np.maximum(p[np.arange(len(labels)), labels], np.finfo(float).tiny)).mean())
-        accuracy = float(confusion.trace() / len(labels))
-        return Evaluation(accuracy=accuracy, loss=loss, confusion=confusion, classes=self.classes)
+        np.add.at(confusion, (labels, logits.argmax(axis=-1)), 1)
+        return Evaluation(accuracy=score.accuracy, loss=score.loss, confusion=confusion, classes=self.classes)
 
 
 def load(path: str | Path = "") -> Run:

@@ -17,6 +17,8 @@ from glassformer.train.tasks.task import Task, label_weights
 if TYPE_CHECKING:
     from glassformer.train.recipe import Recipe
 
+MOST_LABELS = 8192  # in one part: of 50,000 symbols, their logits take 1.6 GB
+
 
 class Score(NamedTuple):
     accuracy: Any  # 0..1; an array where several seeds are scored together
@@ -49,9 +51,11 @@ def score_in_parts(count_up: Callable[..., Tally], task: Task, params: Any, samp
     """The score of all samples; `count_up` is `tally` of a recipe, compiled."""
     count = task.count(samples)
     resident = jax.tree.map(jnp.asarray, samples)
+    of_one = jax.eval_shape(task.batch, resident, jnp.zeros(1, jnp.int32)).labels.size
+    at_once = min(task.at_once, max(1, MOST_LABELS // of_one))
     parts = []
-    for start in range(0, count, task.at_once):
-        chosen = np.arange(start, start + task.at_once)
+    for start in range(0, count, at_once):
+        chosen = np.arange(start, start + at_once)
         here = (chosen < count).astype(np.float32)
         parts.append(count_up(params, resident, chosen % count, here))
     return score_of(Tally(*(np.sum([np.asarray(part) for part in sums], axis=0) for sums in zip(*parts, strict=True))))

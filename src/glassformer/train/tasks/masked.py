@@ -60,7 +60,12 @@ class Masked(Task):
 
     def encode(self, texts: Texts, tokeniser: Tokeniser, context: int) -> Encoded:
         mask, pad = symbol(tokeniser, "mask"), symbol(tokeniser, "pad")
-        room = context - 2  # for <start> and <end>
+        room = context - 2  # beside <start> and <end>
+        if room < 1:
+            raise SettingError(
+                f"masked: a context of {context} came, and <start> and <end> take two; expected 3 or more: "
+                "--set model.text.context=64"
+            )
 
         def rows(examples: tuple[Example, ...]) -> Rows:
             documents = [tokeniser.encode(example.text) for example in examples]

@@ -29,13 +29,14 @@ class NextToken(Task):
     by_loss: ClassVar[bool] = True
 
     def count(self, samples: Stream) -> int:
-        count = (len(samples.ids) - 1) // samples.context.value
-        if count < 1:
+        return (len(samples.ids) - 1) // samples.context.value
+
+    def must_have_samples(self, where: str, samples: Stream) -> None:
+        if self.count(samples) < 1:
             raise DataError(
-                f"a part of the text is {len(samples.ids)} tokens long, too short for one stretch of "
-                f"{samples.context.value} and a next token; bring more text, or a smaller model.text.context"
+                f"{where}: it is {len(samples.ids)} tokens long, too short for a stretch of {samples.context.value} "
+                "and the token that comes next; bring more text, or a smaller model.text.context"
             )
-        return count
 
     def batch(self, samples: Stream, chosen: Integer[Array, "B"]) -> Batch:
         return stretches(samples, chosen * samples.context.value)
@@ -57,5 +58,6 @@ class NextToken(Task):
 
 
 def stretches(samples: Stream, start: Any) -> Batch:
+    ids: Any = samples.ids
     places = start[:, None] + jnp.arange(samples.context.value)
-    return Batch(samples.ids[places], samples.ids[places + 1], None, {})
+    return Batch(ids[places], ids[places + 1], None, {})

@@ -27,22 +27,27 @@ def framed(tokeniser: Tokeniser, ids: Sequence[int]) -> list[int]:
     return [symbol(tokeniser, "start"), *ids, symbol(tokeniser, "end")]
 
 
-def filled(rows: Sequence[Sequence[int]], fill: int, least: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def filled(rows: Sequence[Sequence[int]], fill: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows as one array, and where it is real."""
-    lengths = np.array([len(row) for row in rows])
-    array = np.full((len(rows), max(least, lengths.max(initial=1))), fill, np.int32)
+    lengths = np.array([len(row) for row in rows], int)
+    array = np.full((len(rows), lengths.max(initial=1)), fill, np.int32)
     keep = np.arange(array.shape[1]) < lengths[:, None]
     array[keep] = np.fromiter((symbol for row in rows for symbol in row), np.int32, lengths.sum())
     return array, keep
 
 
-def must_fit(where: str, text: str, length: int, context: int) -> None:
-    if length > context:
-        shown = text if len(text) < 60 else f"{text[:60]}…"
+def must_fit(where: str, texts: Sequence[str], rows: Sequence[Sequence[int]], context: int) -> None:
+    """The longest is named: a context that takes it takes all of them."""
+    text, row = max(zip(texts, rows, strict=True), key=lambda pair: len(pair[1]), default=("", ()))
+    if len(row) > context:
         raise DataError(
-            f"{where}: {shown!r} is {length} symbols long with its frame, the model's context is {context}; "
-            f"shorten the text, or train with --set model.text.context={length}"
+            f"{where}: {shown(text)} is {len(row)} symbols long with its frame, the model's context is {context}; "
+            f"shorten the text, or train with --set model.text.context={len(row)}"
         )
+
+
+def shown(text: str) -> str:
+    return repr(text if len(text) < 60 else f"{text[:60]}…")
 
 
 def must_have(where: str, what: str, there: bool) -> None:

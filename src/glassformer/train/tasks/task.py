@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
+from glassformer.errors import DataError
 from glassformer.shapes import Array, Float, Integer, Key
 
 
@@ -30,13 +31,15 @@ class Task(ABC):
     """Samples are a NamedTuple of arrays; `chosen` are the numbers of the samples of one batch."""
 
     whole: ClassVar[bool] = False  # a sample is right when all of its labels are; else each label counts by itself
-    by_loss: ClassVar[bool] = (
-        False  # the best weights are those of the lowest validation loss, not of most right answers
-    )
+    by_loss: ClassVar[bool] = False  # best is the lowest validation loss, rather than most right answers
     at_once: ClassVar[int] = 200  # samples scored together
 
     def count(self, samples: Any) -> int:
         return len(jax.tree.leaves(samples)[0])
+
+    def must_have_samples(self, where: str, samples: Any) -> None:
+        if self.count(samples) < 1:
+            raise DataError(f"{where}: there is no sample in it; bring more data")
 
     @abstractmethod
     def batch(self, samples: Any, chosen: Integer[Array, "B"]) -> Batch:

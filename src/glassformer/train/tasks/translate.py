@@ -34,18 +34,18 @@ class Translate(Task):
         return Batch(x, samples.labels[chosen], weights, {"keep": samples.keep[chosen]})
 
     def encode(self, texts: Texts, tokeniser: Tokeniser, context: int) -> Encoded:
-        must_have(texts.name, "targets", any(example.target for example in texts.train))
+        must_have(texts.name, "targets", all(example.target for example in (*texts.train, *texts.test)))
         pad, end = symbol(tokeniser, "pad"), symbol(tokeniser, "end")
 
         def pairs(examples: tuple[Example, ...]) -> Pairs:
             sources = [[*tokeniser.encode(example.text), end] for example in examples]
             targets = [tokeniser.encode(example.target) for example in examples]
-            for example, read, written in zip(examples, sources, targets, strict=True):
-                must_fit(texts.name, example.text, len(read), context)
-                must_fit(texts.name, example.target, len(written) + 1, context)
+            answers = [[*row, end] for row in targets]
+            must_fit(texts.name, [example.text for example in examples], sources, context)
+            must_fit(texts.name, [example.target for example in examples], answers, context)
             source, keep = filled(sources, pad)
             target, _ = filled([[pad, *row] for row in targets], pad)
-            labels, counts = filled([[*row, end] for row in targets], pad)
+            labels, counts = filled(answers, pad)
             return Pairs(source, keep, target, labels, counts)
 
         return Encoded(pairs(texts.train), pairs(texts.test), ())

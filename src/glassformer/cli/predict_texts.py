@@ -1,0 +1,225 @@
+"""The part of glassformer predict that reads texts and rows of numbers: where they come from, and how answers look."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from glassformer.data.texts import Example, Texts
+    from glassformer.train.answers import Answer, Guess
+    from glassformer.train.run import Run
+
+LONGEST = 100  # characters of a text that are shown
+BEST = 3  # classes that are shown
+
+
+class Given(NamedTuple):
+    name: str  # the text itself, or where it came from: -:3, @file.txt:3, test:17
+    text: str
+    expected: Any = None  # the right answer, where it is known
+
+
+def predict_texts(run: "Run", words: list[str]) -> tuple[dict[str, Any], str]:
+    """The result, and the same for people."""
+    from glassformer.errors import DataError
+    from glassformer.train.tasks import TASK_NAMES
+
+    given = [one for word in words for one in read(run, word)]
+    if not given:
+        raise DataError(f"{' '.join(words)}: no line with anything in it came; expected one or more")
+    answers = run.answer([one.text for one in given])
+    task = TASK_NAMES[type(run.recipe.task)]
+    rows = [as_plain(*both) for both in zip(given, answers, strict=True)]
+    result = {"run": str(run.path), "task": task, "answers": rows}
+    return result, "\n".join(as_lines(given, answers))
+
+
+def read(run: "Run", word: str) -> Iterator[Given]:
+    """What a word of the command line stands for: a text, or several."""
+    if word == "-":
+        return lines_of("-", sys.stdin.read())
+    if word.startswith("@"):
+        return lines_of(word, text_file(word))
+    name, _, number = word.partition(":")
+    if name == "test" and number.isdecimal():
+        return iter([test_sample(run, word, int(number))])
+    return iter([Given(word, word)])
+
+
+def lines_of(name: str, content: str) -> Iterator[Given]:
+    """Blank lines are left out, and counted."""
+    for i, line in enumerate(content.splitlines(), start=1):
+        if line.strip():
+            yield Given(f"{name}:{i}", line)
+
+
+def text_file(word: str) -> str:
+    from glassformer.errors import DataError
+
+    path = Path(word[1:]).expanduser()
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read: {error.strerror or error}; @ stands before the name of a file of texts; a text "
+            "that begins with @ can come through -"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8: {error}; save it as such") from None
+
+
+def test_sample(run: "Run", word: str, number: int) -> Given:
+    from glassformer.data import ARRAYS
+    from glassformer.data.text_sources import load_texts
+    from glassformer.errors import DataError
+    from glassformer.train.resolve import text_of
+    from glassformer.train.tasks import Masked, NextToken
+
+    if run.recipe.data == ARRAYS:
+        raise DataError(f"{word}: the data of {run.path} was given in Python, which no file holds; write the text here")
+    if text_of(run.model) is None:
+        data = run.load_data()
+        row, label = data.test.x[within(word, number, len(data.test.x))], data.test.labels[number]
+        return Given(word, ",".join(map(str, row)), data.classes[label])
+    texts = load_texts(run.recipe.data)
+    if isinstance(run.recipe.task, Masked | NextToken):
+        pieces = [piece for example in texts.test for piece in pieces_of(run, example.text)]
+        return pieces[within(word, number, len(pieces))]._replace(name=word)
+    example = texts.test[within(word, number, len(texts.test))]
+    return Given(word, example.text, expected_of(run, texts, example))
+
+
+def within(word: str, number: int, count: int) -> int:
+    from glassformer.errors import DataError
+
+    if number >= count:
+        raise DataError(f"{word}: there are {count:,} test samples, numbered 0 to {count - 1:,}")
+    return number
+
+
+def expected_of(run: "Run", texts: "Texts", example: "Example") -> Any:
+    from glassformer.train.tasks import Classify, Translate
+
+    task = run.recipe.task
+    if isinstance(task, Classify):
+        return texts.classes[example.label] if example.label >= 0 else None
+    if isinstance(task, Translate):
+        return example.target
+    parts = [
+        {"name": name, "text": example.text[start:end], "start": start, "end": end}
+        for name, start, end in example.parts
+        if name in run.classes
+    ]
+    return next(iter(parts), None) if len(run.classes) == 1 else parts  # span asks for one, tag for all
+
+
+def pieces_of(run: "Run", text: str) -> Iterator[Given]:
+    """A long text, cut to the run's context; of a masked run with as large a share covered up as it learned by."""
+    from glassformer.train.answers import context_of, tokeniser_of
+    from glassformer.train.tasks import Masked
+
+    task, tokeniser, context = run.recipe.task, tokeniser_of(run), context_of(run)
+    ids, places = tokeniser.offsets(text)
+    room = context - 2 if isinstance(task, Masked) else context
+    for at in range(0, len(ids), room):
+        end = min(at + room, len(ids))
+        start, stop = places[at][0], places[end - 1][1]
+        if not isinstance(task, Masked):
+            yield Given("", text[start:stop], tokeniser.symbol(ids[end]) if end < len(ids) else None)
+            continue
+        step = round(1 / task.share)
+        covered = range(at + min(step, end - at) // 2, end, step)
+        shown = text[start:stop]
+        for i in reversed(covered):
+            shown = f"{shown[: places[i][0] - start]}<mask>{shown[places[i][1] - start :]}"
+        yield Given("", shown, [tokeniser.symbol(ids[i]) for i in covered])
+
+
+def as_plain(given: Given, answer: "Answer") -> dict[str, Any]:
+    """For --json. A class is called as it is for images."""
+    from glassformer.train.answers import ClassAnswer, Found, NextAnswer, TranslateAnswer
+
+    row = {"input": given.name, "text": given.text}
+    if isinstance(answer, ClassAnswer):
+        found = {"class": answer.name, "probability": answer.probability, "probabilities": answer.probabilities}
+        return {**row, **found, "label": given.expected}
+    if isinstance(answer, Found):
+        found = {"span": asdict(answer)}
+    elif isinstance(answer, TranslateAnswer):
+        found = {"translation": answer.text, "ended": answer.ended}
+    elif isinstance(answer, NextAnswer):
+        found = {**asdict(answer), "perplexity": answer.perplexity}
+    else:
+        found = asdict(answer)
+    return {**row, **found, "expected": given.expected}
+
+
+def as_lines(given: list[Given], answers: list["Answer"]) -> Iterator[str]:
+    from glassformer.train.answers import ClassAnswer, NextAnswer
+
+    width = max((len(heading(one)) for one in given), default=0)
+    for one, answer in zip(given, answers, strict=True):
+        if isinstance(answer, ClassAnswer):
+            label = "" if one.expected is None else f"   labelled {one.expected}"
+            yield f"{heading(one):{width}}  {best_classes(answer.probabilities)}{label}"
+        else:
+            yield heading(one)
+            yield from (f"  {line}" for line in body(answer))
+            if one.expected is not None:
+                yield f"  expected: {expected_text(one.expected, quoted=isinstance(answer, NextAnswer))}"
+
+
+def heading(given: Given) -> str:
+    text = given.text.replace("\n", "\\n")
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if given.name == given.text else f"{given.name}  {text}"
+
+
+def body(answer: "Answer") -> Iterator[str]:
+    """Everything but classes, which take one line with the text."""
+    from glassformer.train.answers import Found, MaskedAnswer, NextAnswer, TagAnswer, TranslateAnswer
+
+    if isinstance(answer, TagAnswer | Found):
+        parts = answer.parts if isinstance(answer, TagAnswer) else (answer,)
+        widths = [max((len(getattr(part, column)) for part in parts), default=0) for column in ("name", "text")]
+        for part in parts:
+            place = f"{part.start}-{part.end}"
+            yield f"{part.name:{widths[0]}}  {part.text:{widths[1]}}  {place:>7}  {percent(part.probability)}"
+        if not parts:
+            yield "no part was found"
+    if isinstance(answer, MaskedAnswer):
+        for gap in answer.gaps:
+            yield f"<mask> at {gap.start}: {guesses(gap.best)}"
+    if isinstance(answer, NextAnswer):
+        yield f"next: {guesses(answer.best)}"
+        if answer.loss is not None:
+            yield f"loss of the text: {answer.loss:.4f} nats a symbol, perplexity {answer.perplexity:.2f}"
+    if isinstance(answer, TranslateAnswer):
+        yield answer.text if answer.ended else f"{answer.text}   (it did not end)"
+
+
+def best_classes(probabilities: dict[str, float]) -> str:
+    """The best of them, with the share of each."""
+    order = sorted(probabilities.items(), key=lambda item: -item[1])
+    width = max(map(len, probabilities))
+    first, *others = (f"{name:{width}} {percent(share)}" for name, share in order[:BEST])
+    return f"{first}   then {', '.join(others)}" if others else first
+
+
+def guesses(best: tuple["Guess", ...]) -> str:
+    return "   ".join(f"{guess.symbol!r} {percent(guess.probability)}" for guess in best)
+
+
+def expected_text(expected: Any, *, quoted: bool) -> str:
+    """Parts by name, symbols in quotes, and a translation as it is."""
+    if isinstance(expected, dict):
+        return f"{expected['name']} {expected['text']}"
+    if isinstance(expected, list):
+        return ", ".join(expected_text(one, quoted=True) for one in expected) or "nothing"
+    return repr(expected) if quoted else expected
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:5.1f} %"
