@@ -46,14 +46,18 @@ unfinished = 3
 '''
 COMMANDS = [
     *(("train",), ("eval",), ("predict",), ("attend",), ("info",), ("gradcheck",), ("data",), ("bench",)),
+    *(("generate",), ("import",), ("export",)),
     *(
         ("bench", "gradients"),
         ("bench", "train"),
         ("bench", "latency"),
         ("bench", "scaling"),
+        ("bench", "generate"),
+        ("bench", "fine-tuning"),
         ("data", "list"),
         ("data", "get"),
         ("data", "sheet"),
+        ("data", "show"),
     ),
 ]
 RIGHT = BROKEN.replace(" / dy.shape[0]", "").replace("return dy, Params", "return dy * params.scale, Params")

@@ -3,7 +3,8 @@
 What a training step needs, counted from the Python model (`models.summary`): the matrix products of forward, and for
 each the two gradients of backward, less the gradient of the pixels, which nobody computes:
 
-    multiply-adds of a step = batch * (forward + backward - first product)
+    multiply-adds of a step = batch * (forward + backward - first product), of text without subtracting anything:
+    the input of its first product is the embedding's output, whose gradient is needed
 
 Nothing else counts (activations, norms, softmax, optimiser), nor what the native engine saves by exact rewrites: the
 same work for everyone. What the machine can do is measured: a loop of independent multiply-adds on whole vectors that
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from glassformer.models import Model
+from glassformer.models.model import Network
 from glassformer.models.summary import summarise
 from glassformer.native import build
 
@@ -65,8 +67,8 @@ class Loop:
         return list(self.pool.map(lambda _: self.run(self.rounds, 0.5, 0.5), range(self.threads)))
 
 
-def multiply_adds(model: Model) -> int:
+def multiply_adds(model: Network) -> int:
     """Of the matrix products of a training step, for one sample."""
     parts = summarise(model).parts
     first = next(part.forward for part in parts if part.forward)
-    return sum(part.forward + part.backward for part in parts) - first
+    return sum(part.forward + part.backward for part in parts) - (first if isinstance(model, Model) else 0)

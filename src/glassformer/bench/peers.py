@@ -1,7 +1,8 @@
 """The presets' models once more, in PyTorch, to be timed beside ours.
 
-Each is a function of weights and patches, written for speed: q, k and v come out of one matrix product, the optimiser
-updates all weights in one call. Weights are ours, turned to PyTorch's (out, in), so both sides compute the same losses.
+Each is a function of weights and of patches or token ids, written for speed: q, k and v come out of one matrix product,
+the optimiser updates all weights in one call. Weights are ours, turned to PyTorch's (out, in), and batches are those
+that the jax engine draws, so both sides compute the same losses.
 PyTorch is an extra: it is imported inside the functions, which are called only where it is installed.
 """
 
@@ -13,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.data.dataset import Samples
-from glassformer.layers import multi_head
-from glassformer.models import Model, PatchAttention, ViT
+from glassformer.layers import GELUTanh, multi_head
+from glassformer.models import GPT, Model, PatchAttention, ViT
+from glassformer.models.model import Network
 from glassformer.names import named_leaves, with_leaves
 from glassformer.native.engine import cores
+from glassformer.train.jax_engine import key_of, keys_of_step
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Recipe
 
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 MODES = ("eager", "fused", "compiled")
+SEED, EPOCH = 0, 1  # with which the jax engine draws its batches
 Attend = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]  # q, k, v -> z, each (..., tokens, head width)
-Forward = Callable[[Any, "Tensor"], "Tensor"]  # weights, patches -> logits
+Forward = Callable[[Any, "Tensor"], "Tensor"]  # weights, patches or ids -> logits, one row for each label
 
 
 class Attention(NamedTuple):
@@ -39,7 +42,7 @@ class Attention(NamedTuple):
     b_o: Any
 
 
-def training(recipe: Recipe, samples: Samples, params: Any, mode: str) -> Callable[[], np.ndarray]:
+def training(recipe: Recipe, samples: Any, params: Any, mode: str) -> Callable[[], np.ndarray]:
     """A call that trains on the samples once, in their order, and returns the loss of each step."""
     import torch
     import torch.nn.functional as F  # noqa: N812
@@ -48,8 +51,7 @@ def training(recipe: Recipe, samples: Samples, params: Any, mode: str) -> Callab
     weights = weights_from(params)
     forward = forward_for(recipe.model, mode)
     optimiser = optimiser_for(recipe.optimiser, jax.tree.leaves(weights))
-    patches = torch.tensor(np.asarray(cut(recipe.model, samples.images))).split(recipe.training.batch)
-    labels = torch.tensor(samples.labels, dtype=torch.int64).split(recipe.training.batch)
+    batches = ready(recipe, samples)
 
     def loss_of(x: "Tensor", y: "Tensor") -> "Tensor":
         return F.cross_entropy(forward(weights, x), y, label_smoothing=recipe.training.label_smoothing)
@@ -59,7 +61,7 @@ def training(recipe: Recipe, samples: Samples, params: Any, mode: str) -> Callab
 
     def train() -> np.ndarray:
         losses = []
-        for x, y in zip(patches, labels, strict=True):
+        for x, y in batches:
             optimiser.zero_grad(set_to_none=True)
             loss = loss_of(x, y)
             loss.backward()
@@ -70,7 +72,24 @@ def training(recipe: Recipe, samples: Samples, params: Any, mode: str) -> Callab
     return train
 
 
-def answering(model: Model, params: Any, mode: str) -> tuple[Callable[["Tensor"], "Tensor"], ...]:
+def ready(recipe: Recipe, samples: Any) -> list[tuple["Tensor", "Tensor"]]:
+    """Every batch that the jax engine takes, in its order: patches or token ids, and the labels in one row."""
+    import torch
+
+    model, key = recipe.model, key_of(SEED, EPOCH)
+
+    def drawn(samples: Any, step: Any, chosen: Any) -> tuple[Any, Any]:
+        batch = recipe.task.drawn(samples, chosen, keys_of_step(key, step)[0])
+        return cut(model, batch.x) if isinstance(model, Model) else batch.x, batch.labels.reshape(-1)
+
+    order = np.arange(recipe.task.count(samples)).reshape(-1, recipe.training.batch)
+    of_all_steps = jax.jit(jax.vmap(drawn, in_axes=(None, 0, 0)))(samples, np.arange(len(order)), order)
+    x, labels = (torch.tensor(np.asarray(made)) for made in of_all_steps)
+    whole = x if x.is_floating_point() else x.long()
+    return list(zip(whole, labels.long(), strict=True))
+
+
+def answering(model: Network, params: Any, mode: str) -> tuple[Callable[["Tensor"], "Tensor"], ...]:
     """Two ways to logits, both to be called on one thread and in inference mode: from bytes, and from patches."""
     import torch
 
@@ -88,7 +107,7 @@ def answering(model: Model, params: Any, mode: str) -> tuple[Callable[["Tensor"]
     return from_bytes, from_patches
 
 
-def forward_for(model: Model, mode: str) -> Forward:
+def forward_for(model: Network, mode: str) -> Forward:
     import torch.nn.functional as F  # noqa: N812
 
     attend = written_out if mode == "eager" else F.scaled_dot_product_attention
@@ -97,12 +116,26 @@ def forward_for(model: Model, mode: str) -> Forward:
             return partial(patch_attention, attend)
         case ViT():
             return partial(vit, attend, model.heads)
+        case GPT(rotary=None, tied=True, dropout=0.0, eps=1e-5, activation=GELUTanh()):
+            return partial(gpt, looking_back(model.text.context, mode), model.heads)
         case _:
-            raise TypeError(f"{type(model).__name__} has no PyTorch peer")
+            raise TypeError(f"{model!r} has no PyTorch peer")
 
 
-def written_out(q: "Tensor", k: "Tensor", v: "Tensor") -> "Tensor":
+def looking_back(tokens: int, mode: str) -> Attend:
+    """Causal attention over so many tokens."""
+    import torch
+    import torch.nn.functional as F  # noqa: N812
+
+    if mode != "eager":
+        return partial(F.scaled_dot_product_attention, is_causal=True)
+    return partial(written_out, hidden=torch.ones(tokens, tokens, dtype=torch.bool).triu(1))
+
+
+def written_out(q: "Tensor", k: "Tensor", v: "Tensor", hidden: "Tensor | None" = None) -> "Tensor":
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, float("-inf"))
     return scores.softmax(-1) @ v
 
 
@@ -121,14 +154,30 @@ def vit(attend: Attend, heads: int, weights: Any, patches: "Tensor") -> "Tensor"
 
     x = F.linear(patches, weights.patch.w, weights.patch.b) + weights.positions.pos
     for block in weights.blocks:
-        attn, ff = block.attn, block.ff
-        qkv = F.linear(norm(block.norm1, x), attn.w_qkv, attn.b_qkv)
-        q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, -1))
-        z = attend(q, k, v).transpose(1, 2).flatten(2)
-        x = x + F.linear(z, attn.w_o, attn.b_o)
-        hidden = F.gelu(F.linear(norm(block.norm2, x), ff.w_up, ff.b_up))  # exact, as ours
-        x = x + F.linear(hidden, ff.w_down, ff.b_down)
+        x = through(block, x, attend, heads, gelu="none")
     return F.linear(norm(weights.norm, x).mean(1), weights.head.w, weights.head.b)
+
+
+def gpt(attend: Attend, heads: int, weights: Any, ids: "Tensor") -> "Tensor":
+    import torch.nn.functional as F  # noqa: N812
+
+    x = F.embedding(ids, weights.embed.emb) + weights.positions.pos
+    for block in weights.blocks:
+        x = through(block, x, attend, heads, gelu="tanh")
+    return F.linear(norm(weights.norm, x), weights.embed.emb).flatten(0, 1)
+
+
+def through(block: Any, x: "Tensor", attend: Attend, heads: int, gelu: str) -> "Tensor":
+    """A pre-norm block; `gelu` is the approximation, `none` for the exact one: as ours."""
+    import torch.nn.functional as F  # noqa: N812
+
+    attn, ff = block.attn, block.ff
+    qkv = F.linear(norm(block.norm1, x), attn.w_qkv, attn.b_qkv)
+    q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, -1))
+    z = attend(q, k, v).transpose(1, 2).flatten(2)
+    x = x + F.linear(z, attn.w_o, attn.b_o)
+    hidden = F.gelu(F.linear(norm(block.norm2, x), ff.w_up, ff.b_up), approximate=gelu)
+    return x + F.linear(hidden, ff.w_down, ff.b_down)
 
 
 def norm(weights: Any, x: "Tensor") -> "Tensor":

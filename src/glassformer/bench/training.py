@@ -1,8 +1,9 @@
 """A training step of ours beside the same step in PyTorch: same weights, samples, loss and optimiser, on the CPU.
 
-Ours are the engines as `glassformer train` runs them: the native one on one core and on all, and jax. They start from
-bytes, which they gather, scale and cut into patches in each step. PyTorch is given patches that are scaled and cut
-beforehand. Only random shifts and the schedule of the learning rate are left out of the recipe, for all.
+Ours are the engines as `glassformer train` runs them: the native one on one core and on all, where it has the model,
+and jax. They make each batch within the step: out of bytes, which they gather, scale and cut into patches, or out of a
+stream of tokens, from which they draw stretches. PyTorch is given all batches ready. Only random shifts, clipping and
+the schedule of the learning rate are left out of the recipe, for all.
 """
 
 import dataclasses
@@ -20,16 +21,22 @@ from glassformer.bench import peak, peers
 from glassformer.bench.measure import Turns
 from glassformer.data.dataset import Samples
 from glassformer.errors import EngineError, UnknownNameError
+from glassformer.models.model import Model
 from glassformer.names import nearest
 from glassformer.native.engine import NativeEngine, cores
+from glassformer.shapes import Static
 from glassformer.train.engines import Engine
 from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.optimiser import Schedule
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
+from glassformer.train.resolve import with_vocabulary
+from glassformer.train.tasks.next_token import Stream
 
-PRESETS = ("attention-pool", "attention-pool-64", "vit-pico", "vit-nano", "vit-micro", "vit-tiny")
+PRESETS = ("attention-pool", "attention-pool-64", "vit-pico", "vit-nano", "vit-micro", "vit-tiny", "gpt-nano")
+VOCABULARY = 65  # the different characters of Shakespeare's plays: gpt-nano's recipe is nanoGPT's for them
 ALONE, NATIVE, JAX = "native-1", "native", "jax"  # the native engine on one core and on all; the jax engine
+SIDES = (ALONE, NATIVE, JAX, *peers.MODES)
 PEAK = {ALONE: "peak-1", NATIVE: "peak"}  # the loop that goes with each
 TURN = 0.15  # seconds a turn lasts at least
 WORK = 4e9  # multiply-adds of the steps in one call, within these bounds: 100 steps of the smallest, 4 of the largest
@@ -101,7 +108,7 @@ class Contest:
             }
         self.turns = Turns(contestants | self.loops, least=0.0 if steps else TURN)
 
-    def natives(self, samples: Samples, params: Any) -> dict[str, Callable[[], Any]]:
+    def natives(self, samples: Any, params: Any) -> dict[str, Callable[[], Any]]:
         threads = {ALONE: 1, NATIVE: cores()}
         try:
             contestants = {name: native_training(self.recipe, samples, params, n) for name, n in threads.items()}
@@ -145,11 +152,15 @@ def check_names(command: str, names: list[str], known: tuple[str, ...] = PRESETS
 
 
 def comparable(recipe: Recipe) -> Recipe:
-    """The recipe without what PyTorch's side leaves out: random shifts, and a learning rate that changes."""
+    """The recipe without what PyTorch's side leaves out: random shifts, clipping, a learning rate that changes.
+
+    An epoch is all samples there are, and a model of texts has the vocabulary that its data would give it.
+    """
     return dataclasses.replace(
         recipe,
-        training=dataclasses.replace(recipe.training, shift=0),
-        optimiser=dataclasses.replace(recipe.optimiser, schedule=Schedule()),
+        model=recipe.model if isinstance(recipe.model, Model) else with_vocabulary(recipe.model, VOCABULARY),
+        training=dataclasses.replace(recipe.training, shift=0, samples=0),
+        optimiser=dataclasses.replace(recipe.optimiser, clip=0.0, schedule=Schedule()),
     )
 
 
@@ -158,30 +169,40 @@ def steps_for(multiply_adds: int) -> int:
     return min(max(FEWEST, round(WORK / multiply_adds)), MOST)
 
 
-def random_samples(recipe: Recipe, steps: int) -> Samples:
-    draw, count, images = np.random.default_rng(0), steps * recipe.training.batch, recipe.model.images
+def random_samples(recipe: Recipe, steps: int) -> Any:
+    """Images, or a stream of tokens: enough for so many steps."""
+    draw, count, model = np.random.default_rng(0), steps * recipe.training.batch, recipe.model
+    if not isinstance(model, Model):
+        return random_stream(draw, count, model)
+    images = model.images
     return Samples(
         images=draw.integers(256, size=(count, *images.shape), dtype=np.uint8),
         labels=draw.integers(images.classes, size=count, dtype=np.int32),
     )
 
 
-def jax_training(recipe: Recipe, samples: Samples, params: Any) -> Callable[[], np.ndarray]:
-    return training(JaxEngine(recipe, samples, seeds=(0,)), params)
+def random_stream(draw: np.random.Generator, count: int, model: Any) -> Stream:
+    context = model.text.context
+    ids = draw.integers(model.text.vocabulary, size=count * context + 1, dtype=np.int32)  # something follows the last
+    return Stream(ids, Static(context))
 
 
-def native_training(recipe: Recipe, samples: Samples, params: Any, threads: int = 0) -> Callable[[], np.ndarray]:
+def jax_training(recipe: Recipe, samples: Any, params: Any) -> Callable[[], np.ndarray]:
+    return training(JaxEngine(recipe, samples, seeds=(peers.SEED,)), params)
+
+
+def native_training(recipe: Recipe, samples: Any, params: Any, threads: int = 0) -> Callable[[], np.ndarray]:
     return training(native_engine(recipe, samples, threads), params)
 
 
-def native_engine(recipe: Recipe, samples: Samples, threads: int) -> NativeEngine:
+def native_engine(recipe: Recipe, samples: Any, threads: int) -> NativeEngine:
     settings = dataclasses.replace(recipe.engine, name="native", threads=threads)
     return NativeEngine(dataclasses.replace(recipe, engine=settings), samples, say)
 
 
 def training(engine: Engine, params: Any) -> Callable[[], np.ndarray]:
     """A call that trains on the engine's samples once, in their order, and returns the loss of each step."""
-    batches = engine.batches([np.arange(engine.count)], epoch=1)
+    batches = engine.batches([np.arange(engine.count)], peers.EPOCH)
     state = engine.start(jax.tree.map(np.array, params))  # copies: the jax engine writes over its state
 
     def train() -> np.ndarray:

@@ -100,7 +100,10 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
     if recipe.validation.share:  # now, rather than when the first epoch is over
         for part, samples in zip(("leaves", "holds out"), hold_out(data.train, recipe.validation.share), strict=True):
             recipe.task.must_have_samples(f"{data.name}, what validation {part}", samples)
-    model = with_head(recipe.task, with_vocabulary(model, data.tokeniser.size), len(data.classes))  # pyright: ignore
+    size = data.tokeniser.size  # pyright: ignore[reportOptionalMemberAccess]
+    if recipe.start:  # a table may be filled up with rows that no symbol has
+        size = max(size, getattr(text_of(model), "vocabulary", 0))
+    model = with_head(recipe.task, with_vocabulary(model, size), len(data.classes))
     return dataclasses.replace(recipe, model=model, tokeniser=recipe.tokeniser or Characters())
 
 

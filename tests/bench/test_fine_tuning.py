@@ -1,0 +1,52 @@
+"""Pre-trained against fresh weights: the arms differ in their first weights alone, and the interval is right."""
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from glassformer.bench.fine_tuning import Result, Tuning, compare, unigram_entropy
+from glassformer.cli.bench_fine_tuning import as_text
+from glassformer.data.dataset import Dataset
+from glassformer.data.tokeniser_training import Characters
+from glassformer.shapes import Static
+from glassformer.train.loop import Listener
+from glassformer.train.presets import preset
+from glassformer.train.run import load
+from glassformer.train.settings import with_changes
+from glassformer.train.tasks.masked import Rows
+
+TUNING = Tuning("places", reading=1, task="classify", labelled=48, epochs=1, lr=1e-2)
+
+
+def test_the_interval_is_students_of_the_paired_differences() -> None:
+    scratch, tuned = (0.61, 0.58, 0.66, 0.6), (0.7, 0.66, 0.69, 0.71)
+    result = Result(TUNING, masked_loss=2.0, unigram=4.0, scratch=scratch, tuned=tuned)
+    expected = stats.ttest_rel(tuned, scratch).confidence_interval(0.95)
+    assert result.interval == pytest.approx((expected.low, expected.high))
+    assert f"{100 * expected.low:+.2f} to {100 * expected.high:+.2f} (paired)" in as_text(result)
+
+
+def test_what_frequencies_leave_open() -> None:
+    tokeniser = Characters().train(["abc"])
+    ids = np.array([[2, 5, 5, 6, 3], [2, 7, 3, 0, 0]], np.int32)
+    keep = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)
+    rows = Rows(ids, keep, Static(4), Static(tokeniser.size))
+    counts = Counter(dict.fromkeys(range(8), 1)) + Counter([5, 5, 6, 7])
+    expected = -np.mean([math.log(counts[symbol] / counts.total()) for symbol in (5, 5, 6, 7)])
+    assert unigram_entropy(Dataset("small", rows, rows, (), tokeniser)) == pytest.approx(expected)
+
+
+@pytest.mark.slow
+def test_both_arms_of_a_tuning(tmp_path: Path) -> None:
+    small = ["model.width=8", "model.hidden=8", "model.heads=2", "model.depth=1", "training.samples=64"]
+    [result] = compare((TUNING,), (3, 4), tmp_path, Listener(), with_changes(preset("bert-nano"), small))
+    assert len(result.scratch) == len(result.tuned) == 2
+    arms = [load(tmp_path / f"places-masked-{arm}/seed-4").recipe for arm in ("scratch", "tuned")]
+    assert [bool(recipe.start) for recipe in arms] == [False, True]
+    assert arms[0].training == arms[1].training
+    assert arms[0].optimiser == arms[1].optimiser
+    assert arms[0].model == arms[1].model
