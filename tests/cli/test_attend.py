@@ -20,7 +20,7 @@ from glassformer.files import write_whole
 from glassformer.lens.attention import attention_maps, rollout
 from glassformer.models import MLP, Model, ViT
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import load
+from glassformer.train.run import Run, load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import to_plain, to_toml
 
@@ -54,11 +54,16 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
+def image_model(run: Run) -> Model:
+    assert isinstance(run.model, Model)
+    return run.model
+
+
 def test_the_shipped_model_over_a_test_image() -> None:
     lines = invoked("test:17", "--rollout", "--out", "made/a.png", "--json").splitlines()
     answer = json.loads(lines[-1])
     run = load()
-    pattern = attention_maps(run.model, run.params, TEST.images[17:18])["blocks.0.attn.pattern"]
+    pattern = attention_maps(image_model(run), run.params, TEST.images[17:18])["blocks.0.attn.pattern"]
     (head,) = answer["heads"]
     assert (head["name"], head["head"], head["class_share"]) == ("blocks.0.attn.pattern", 0, None)
     np.testing.assert_allclose(head["shares"], pattern[0, 0].mean(axis=0).reshape(7, 7), rtol=1e-5)
@@ -85,7 +90,7 @@ def test_blocks_heads_and_class_token() -> None:
     run = untrained(Path("deep"), DEEP)
     answer = json.loads(invoked("test:3", "--run", run, "--query", "class", "--rollout", "--json").splitlines()[-1])
     loaded = load(run)
-    maps = attention_maps(loaded.model, loaded.params, TEST.images[3:4])
+    maps = attention_maps(image_model(loaded), loaded.params, TEST.images[3:4])
     assert [(head["name"], head["head"]) for head in answer["heads"]] == [
         (f"blocks.{block}.attn.pattern", head) for block in range(2) for head in range(2)
     ]

@@ -200,8 +200,9 @@ def test_a_run_that_diverges_says_where(glassformer: Command) -> None:
 
 
 def test_presets_are_listed(glassformer: Command) -> None:
-    text = glassformer("train", "--list").stdout.split()
-    assert text == glassformer("train", "--list", "--json").json["presets"]
+    text = glassformer("train", "--list").stdout.splitlines()
+    assert all(len(line.split(maxsplit=1)) == 2 for line in text), "a word about each"
+    assert [line.split()[0] for line in text] == glassformer("train", "--list", "--json").json["presets"]
     assert "vit-nano" in text
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tokenizers
@@ -62,7 +63,7 @@ def test_a_text_may_grow_longer_than_the_context() -> None:
     def slowly(prompt: str, length: int) -> str:
         ids = TOKENISER.encode(prompt)
         for _ in range(length):
-            logits, _ = model.forward(params, np.array([ids[first_in_view(len(ids), 10) :]]))
+            logits, _ = model.forward(params, jnp.array([ids[first_in_view(len(ids), 10) :]]))
             ids.append(int(logits[0, -1].argmax()))
         return TOKENISER.decode(ids)[len(prompt) :]
 

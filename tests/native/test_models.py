@@ -42,7 +42,7 @@ MODELS: dict[str, Model] = {
 }
 
 
-def samples_for(model: Model, count: int = COUNT) -> Samples:
+def samples_for(model: Any, count: int = COUNT) -> Samples:
     """Half of each pixel is its class's own, so that there is something to learn."""
     rng = np.random.default_rng(count)
     labels = rng.integers(model.images.classes, size=count).astype(np.int32)

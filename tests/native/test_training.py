@@ -13,10 +13,10 @@ from glassformer.models import PatchAttention, ViT
 from glassformer.train import fit
 from glassformer.train.engines import choose
 from glassformer.train.loop import Listener
-from glassformer.train.resolve import resolved
 from glassformer.train.optimiser import Optimiser, Schedule
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Engine, Recipe, Training, Validation
+from glassformer.train.resolve import resolved
 
 SEEDS = (1, 2, 3, 4, 5)
 

@@ -172,7 +172,7 @@ def test_a_recipe_and_a_new_folder_under_runs(data: Dataset, tmp_path: Path, mon
     assert recipe.model == ViT()
     run = glassformer.fit(recipe, data, model=MLP(hidden=(6,)))
     assert run.path == Path("runs/run-1")
-    assert run.model.images.shape == (8, 8, 1)
+    assert run.images.shape == (8, 8, 1)
     assert new_folder("run") == Path("runs/run-2")
 
 

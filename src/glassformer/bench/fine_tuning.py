@@ -58,7 +58,7 @@ class Result:
         from scipy.stats import t
 
         d = self.differences
-        half = t.ppf(0.975, len(d) - 1) * statistics.stdev(d) / math.sqrt(len(d))
+        half = float(t.ppf(0.975, len(d) - 1)) * statistics.stdev(d) / math.sqrt(len(d))
         return statistics.mean(d) - half, statistics.mean(d) + half
 
     def plain(self) -> dict[str, Any]:

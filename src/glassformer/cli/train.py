@@ -50,9 +50,11 @@ def train(
     from glassformer.train.run_folder import RunFolder
 
     if list_:
-        from glassformer.train.presets import preset_names
+        from glassformer.train.presets import about_preset, preset_names
 
-        report({"presets": preset_names()}, "\n".join(preset_names()), as_json=json)
+        names = preset_names()
+        lines = [f"{name:{max(map(len, names))}}  {about_preset(name)}" for name in names]
+        report({"presets": names}, "\n".join(lines), as_json=json)
         return
     flags = {
         "task": task or None,

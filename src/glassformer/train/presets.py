@@ -21,6 +21,12 @@ def preset_names() -> list[str]:
     )
 
 
+def about_preset(name: str) -> str:
+    """In one line, as its file begins."""
+    first, _, _ = (files("glassformer.recipes") / f"{name}.toml").read_text().partition("\n")
+    return first.removeprefix("# ")
+
+
 def preset(name: str, images: int = 0) -> Recipe:
     """The preset as it is meant for a data set of so many training images."""
     if name not in preset_names():

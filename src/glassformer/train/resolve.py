@@ -34,7 +34,7 @@ from glassformer.models import (
 from glassformer.models.model import Model, Network
 from glassformer.models.text import Text
 from glassformer.train.recipe import Recipe
-from glassformer.train.starting import tokeniser_from
+from glassformer.train.starting import recipe_from, tokeniser_from
 from glassformer.train.tasks import TASK_NAMES, Classify, Masked, NextToken, Span, Tag, Task, Translate
 
 IMAGES, ROWS, TEXTS = "images", "rows of numbers", "texts"
@@ -101,8 +101,8 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
         for part, samples in zip(("leaves", "holds out"), hold_out(data.train, recipe.validation.share), strict=True):
             recipe.task.must_have_samples(f"{data.name}, what validation {part}", samples)
     size = data.tokeniser.size  # pyright: ignore[reportOptionalMemberAccess]
-    if recipe.start:  # a table may be filled up with rows that no symbol has
-        size = max(size, getattr(text_of(model), "vocabulary", 0))
+    if recipe.start:  # its table may be filled up with rows that no symbol has
+        size = max(size, getattr(text_of(recipe_from(recipe.start).model), "vocabulary", 0))
     model = with_head(recipe.task, with_vocabulary(model, size), len(data.classes))
     return dataclasses.replace(recipe, model=model, tokeniser=recipe.tokeniser or Characters())
 
