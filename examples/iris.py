@@ -10,8 +10,8 @@ import glassformer
 
 def main(splits: int = 10, **settings: Any) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        runs = [glassformer.fit("iris", f"iris:{i}", out=Path(folder) / str(i), **settings) for i in range(splits)]
-    scores = [100 * run.metrics["test_accuracy"] for run in runs]
+        runs = (glassformer.fit("iris", f"iris:{i}", out=Path(folder) / str(i), **settings) for i in range(splits))
+        scores = [100 * run.metrics["test_accuracy"] for run in runs]
     mean, spread = statistics.mean(scores), statistics.stdev(scores)
     print(f"test accuracy over {splits} splits: {mean:.1f} ± {spread:.1f} % (worst {min(scores):.1f})")
     return mean

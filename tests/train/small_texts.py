@@ -1,7 +1,7 @@
 """Texts that are learned in a moment, and a small recipe for each task: numbers of two digits in two made-up tongues.
 
-<up> says the tens first, <down> the ones: `<up> one four` and `<down> four one` are both 14. Every number is said once
-in each tongue. Class: are the ones odd? Target: the digits, as the Romans wrote them: `I-IV`. Parts: the words.
+<up> says the tens first, <down> the ones: `<up> one two` and `<down> two one` are both 12. Every number is said once
+in each tongue. Class: are the ones odd? Target: the digits. Parts: the words.
 """
 
 from dataclasses import replace
@@ -20,7 +20,6 @@ from glassformer.train.resolve import encoded, resolved
 from glassformer.train.tasks import Classify, Masked, NextToken, Span, Tag, Translate
 
 WORDS = {1: "one", 2: "two", 4: "four", 5: "five", 6: "six"}
-ROMAN = {1: "I", 2: "II", 4: "IV", 5: "V", 6: "VI"}
 CONTEXT = 13  # <start> <up> four five <end>, in characters
 TRAIN = 40  # of 50
 KINDS = ("gpt", "lstm", "masked", "classify", "tag", "span", "t5", "reader", "iris")
@@ -34,7 +33,7 @@ def number(tens: int, ones: int, mark: str) -> Example:
         start = len(text) + 1
         text += f" {WORDS[digit]}"
         parts.append(Part(name, start, len(text)))
-    return Example(text, label=ones % 2, target=f"{ROMAN[tens]}-{ROMAN[ones]}", parts=tuple(parts))
+    return Example(text, label=ones % 2, target=f"{tens}{ones}", parts=tuple(parts))
 
 
 def small_texts(*, by_heart: bool = False) -> Texts:

@@ -251,7 +251,7 @@ def test_a_table_with_more_rows_than_symbols_stays_as_large(how: str, tmp_path: 
     """As in models from elsewhere. A recipe of one's own need not say how large it is."""
     recipe, data = ready(small_text_recipe("masked"))
     larger = resolved(recipe, data._replace(tokeniser=BytePairs(300).train(["four"] * 9)))
-    assert larger.model.bert.text.vocabulary > 23  # pyright: ignore
+    assert larger.model.bert.text.vocabulary > 25  # pyright: ignore
     begun(larger, data, tmp_path / "start")
     recipe = replace(small_text_recipe("tag"), start=str(tmp_path / "start"))
     if how == "recipe_from":
@@ -314,7 +314,7 @@ def test_symbols_are_those_of_the_run_it_starts_from(how: str, learned: Callable
 @pytest.mark.parametrize(
     ("change", "name", "came"),
     [
-        ({"width": 8}, "bert.embed.emb", r"has shape \(23, 16\) there, and this model needs \(23, 8\)"),
+        ({"width": 8}, "bert.embed.emb", r"has shape \(25, 16\) there, and this model needs \(25, 8\)"),
         ({"depth": 2}, "bert.blocks.1.attn.w_q", r"is not there, and this model needs \(16, 16\)"),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_start_of_another_size(
 def test_a_start_with_another_vocabulary(learned: Callable[[str], Path], tmp_path: Path) -> None:
     recipe, texts = replace(small_text_recipe("tag"), start=str(learned("masked"))), small_texts()
     data = encoded(recipe, texts, BytePairs(280).train([e.text for e in texts.train], texts.marks))
-    with pytest.raises(CheckpointError, match=r"'bert.embed.emb' has shape \(23, 16\) there, .* the same tokeniser"):
+    with pytest.raises(CheckpointError, match=r"'bert.embed.emb' has shape \(25, 16\) there, .* the same tokeniser"):
         fit.train(resolved(recipe, data), data, tmp_path / "run", Listener())
     assert not (tmp_path / "run").exists()
 
@@ -464,9 +464,9 @@ def test_every_preset_survives_its_own_file(name: str) -> None:
         assert recipe.tokeniser is None
         assert recipe.model.columns.mean == pytest.approx(data.train.x.mean(axis=0), rel=1e-6)  # pyright: ignore
     elif name == "bert-nano":
-        assert recipe.model == BERTFor(replace(given.model, text=text_of(23)), MaskedHead(64, 23))  # pyright: ignore
+        assert recipe.model == BERTFor(replace(given.model, text=text_of(25)), MaskedHead(64, 25))  # pyright: ignore
     else:
-        assert recipe.model == replace(given.model, text=text_of(23))  # pyright: ignore
+        assert recipe.model == replace(given.model, text=text_of(25))  # pyright: ignore
 
 
 def text_of(vocabulary: int) -> Any:
@@ -479,14 +479,14 @@ def text_of(vocabulary: int) -> Any:
         (Classify(), ClassHead(16, 2)),
         (Tag(), TagHead(16, 3)),
         (Span("ones"), SpanHead(16)),
-        (Masked(0.3), MaskedHead(16, 23)),
+        (Masked(0.3), MaskedHead(16, 25)),
     ],
 )
 def test_bert_gets_the_head_of_its_task(task: Task, head: Any) -> None:
     recipe, data = ready(replace(small_text_recipe("tag"), task=task))
     assert isinstance(recipe.model, BERTFor)
     assert recipe.model.head == head
-    assert recipe.model.bert.text.vocabulary == 23
+    assert recipe.model.bert.text.vocabulary == 25
     assert through_toml(recipe) == recipe
     assert resolved(recipe, data) == recipe
 
