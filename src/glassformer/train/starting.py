@@ -44,6 +44,11 @@ def starting(recipe: Recipe, fresh: Any) -> Any:
                 f"{recipe.start}: {name!r} {came}, and this model needs {leaf.shape}; start from a run of the same "
                 f"model: {type(run.model).__name__} with the same sizes and the same tokeniser"
             )
+    left = [name for name in have if name not in want and not name.startswith(HEADS)]
+    if left:
+        raise CheckpointError(
+            f"{recipe.start}: {left[0]!r} has no place in this model; start from one of the same depth"
+        )
     if type(recipe.task) is not type(run.recipe.task):
         kept = {name: leaf for name, leaf in kept.items() if not name.startswith(HEADS)}
     return with_leaves(fresh, kept)
