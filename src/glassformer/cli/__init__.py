@@ -21,7 +21,6 @@ from glassformer.cli.import_ import import_
 from glassformer.cli.info import info
 from glassformer.cli.predict import predict
 from glassformer.cli.train import train
-from glassformer.cli.view import view
 
 app = typer.Typer(
     name="glassformer",
@@ -36,7 +35,6 @@ app.command()(train)
 app.command("eval")(eval_)
 app.command()(predict)
 app.command()(attend)
-app.command()(view)
 app.command()(generate)
 app.command()(info)
 app.command()(gradcheck)
