@@ -32,11 +32,12 @@ class Tuning:
     labelled: int  # samples; 0: all
     epochs: int
     lr: float
+    batch: int = 16
 
 
 TUNINGS = (
-    Tuning("places", reading=30, task="classify", labelled=1000, epochs=30, lr=2e-3),
-    Tuning("dates", reading=5, task="tag", labelled=200, epochs=20, lr=3e-3),
+    Tuning("places", reading=30, task="classify", labelled=1000, epochs=10, lr=1e-3),
+    Tuning("dates", reading=5, task="tag", labelled=200, epochs=8, lr=1.5e-3),
 )
 
 
@@ -83,6 +84,7 @@ def compare(
                 dataclasses.replace(recipe, data=tuning.data, task=TASKS[tuning.task]()),
                 epochs=tuning.epochs,
                 subset=tuning.labelled,
+                batch=tuning.batch,
             )
             arm = dataclasses.replace(arm, optimiser=dataclasses.replace(arm.optimiser, lr=tuning.lr))
             runs = fit.train_many(

@@ -44,7 +44,8 @@ def train_seeds(
         batches = engine.batches([order.shuffled(epoch, engine.total)[: engine.count] for order in orders], epoch)
         state, losses = engine.run(state, batches, 0, engine.steps)
         seconds = time.monotonic() - start
-        must_be_finite(state, losses, seeds, epoch, path)
+        here = jax.device_get(state)  # once for all seeds, not leaf by leaf
+        must_be_finite(here, losses, seeds, epoch, path)
         means = losses @ np.asarray(batches.weights).sum(axis=1) / engine.count
         tests = engine.score(state.params, data.test)
         held_out = None if validation is None else engine.score(state.params, validation)
@@ -56,8 +57,8 @@ def train_seeds(
             row = dataclasses.replace(row, lr=rate_of(recipe, engine, epoch))
             progress[i] = after_epoch(recipe, progress[i], row)
             if progress[i].best_epoch == epoch:
-                folders[i].save_model(own, one_of(state, i).params, data.classes, epoch)
-            folders[i].save_state(one_of(state, i), orders[i].state(), progress[i])
+                folders[i].save_model(own, one_of(here, i).params, data.classes, epoch)
+            folders[i].save_state(one_of(here, i), orders[i].state(), progress[i])
         together = [None if score is None else Score(*map(np.mean, score)) for score in (tests, held_out)]
         listener.epoch(row_of(epoch, float(means.mean()), seconds, *together))
         if all(p.done for p in progress):
