@@ -1,7 +1,6 @@
-"""Attention of any model: who looks at whom in each block and head. And over an image: as panels, and as a picture.
+"""Attention over an image: who looks at whom in each block and head, and all blocks together.
 
 The numbers come from the model's own forward, so they are those that made its answer. Abnar & Zuidema, 2020 (rollout).
-Over a text: token_maps.py. Through an encoder and a decoder: rollout.py.
 """
 
 import io
@@ -12,23 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
-from glassformer.lens.kinds import is_pattern, kind_of
-from glassformer.models import PatchAttention, ViT
-from glassformer.models.model import Model, Network
+from glassformer.models import Model, PatchAttention, ViT
 from glassformer.names import recording, visiting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Normalize
 
+PATTERN = "attn.pattern"
 LEAST = 1 / 4  # of the even share: the dark end of the colours, for this and less
 Query = tuple[int, int] | Literal["mean", "class"]  # a patch (row, column); the mean over all patches; the class token
 
 
-def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> dict[str, np.ndarray]:
-    """Attention patterns (B, H, T, S) of a batch by name, in the order of forward; rows add up to 1, or to 0 where a
-    query may look nowhere. `keywords` are what else the model's forward takes, such as keep. A T5 has three kinds:
-    `encoder.blocks.0.attn.pattern`, `decoder.blocks.0.attn.pattern` and `decoder.blocks.0.cross.pattern`.
+def attention_maps(model: Model, params: Any, images: np.ndarray) -> dict[str, np.ndarray]:
+    """Attention patterns (B, H, T, T) of a batch of images by name, in the order of the blocks; rows add up to 1.
 
     >>> from glassformer.data import load as load_data
     >>> from glassformer.train.run import load
@@ -39,17 +35,12 @@ def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> dict
     """
     seen: dict[str, Any] = {}
     with visiting(recording(seen)):
-        model.forward(params, x, **keywords)
-    return patterns(model, seen)
-
-
-def patterns(model: Network, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Those among the values of a forward; a model that has none is refused."""
-    maps = {name: np.asarray(value) for name, value in values.items() if is_pattern(name)}
+        model.forward(params, images)
+    maps = {name: np.asarray(value) for name, value in seen.items() if name.endswith(PATTERN)}
     if not maps:
         raise UnknownNameError(
-            f"{type(model).__name__} has no attention: no value in its forward is called 'pattern'; "
-            "models with attention are patch_attention, vit, tiny_iris, gpt, bert and t5"
+            f"{type(model).__name__} has no attention: no value in its forward is called {PATTERN!r}; "
+            "models with attention are patch_attention and vit"
         )
     return maps
 
@@ -60,16 +51,8 @@ def rollout(maps: Mapping[str, np.ndarray]) -> np.ndarray:
     A_l = (mean over heads of pattern_l + I) / 2      half of what a block puts out came past it, through the residual
     A_l = A_l / its row sums                          1 already, but for rounding
     R   = A_L @ … @ A_2 @ A_1                         rows are output tokens, columns input tokens
-
-    Of one stack of blocks; through an encoder and a decoder: rollout.py.
     """
     product = None
-    stacks = {(name.partition(".")[0], kind_of(None, name)) for name in maps}
-    if len(stacks) > 1:
-        raise ShapeError(
-            f"rollout: maps of {len(stacks)} stacks came ({', '.join(maps)}), expected those of one; "
-            "rolled() of glassformer.lens.rollout goes through an encoder and a decoder"
-        )
     for pattern in maps.values():
         mixed = pattern.mean(axis=1, dtype=np.float64) + np.eye(pattern.shape[-1])
         mixed /= mixed.sum(axis=-1, keepdims=True)
