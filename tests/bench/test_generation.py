@@ -50,6 +50,7 @@ def test_all_sides_write_what_the_model_says() -> None:
         assert written(write, prompt, 6) == expected, side
 
 
+@pytest.mark.slow
 def test_a_turn_is_counted_from_the_first_token(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 13.0, 14.0, 15.0, 19.0])
     monkeypatch.setattr(generation.time, "perf_counter", lambda: next(clock))
@@ -87,6 +88,7 @@ def test_the_command_beside_transformers(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @needs_c_compiler
+@pytest.mark.slow
 def test_the_command_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)  # importing it now fails
     output = bench("generate", *QUICKLY)

@@ -59,6 +59,7 @@ def test_every_size_is_the_one_asked_for_and_nothing_else_changes(sweep: scaling
 
 
 @needs_c_compiler
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_sweep")
 def test_the_command_on_the_native_engine(tmp_path: Path) -> None:
     picture_file = tmp_path / "scaling.png"
@@ -73,6 +74,7 @@ def test_the_command_on_the_native_engine(tmp_path: Path) -> None:
     assert picture_file.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_sweep")
 def test_the_command_on_the_jax_engine() -> None:
     output = bench("scaling", *QUICKLY, "--engine", "jax")

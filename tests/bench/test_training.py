@@ -56,6 +56,7 @@ def differences(recipe: Recipe, theirs: Recipe, *modes: str) -> list[float]:
     return [np.abs(train() - losses).max() for train in contestants]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*training.PRESETS[:-1], WHOLE_GPT])
 def test_pytorch_computes_the_same_losses(name: str) -> None:
     pytest.importorskip("torch")
@@ -225,6 +226,7 @@ def test_the_command_without_a_c_compiler_and_without_peers(monkeypatch: pytest.
 
 
 @needs_c_compiler
+@pytest.mark.slow
 def test_a_preset_without_a_native_side_beside_one_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     compile_nothing(monkeypatch)

@@ -10,6 +10,7 @@ import pytest
 from glassformer.check import CASES, Case
 from glassformer.models import BERT, GPT, T5, BERTFor, RecurrentClassifier, RecurrentLM
 
+LONG = ("vit (class token, dropout)", "checkpoint (mask, dropout)")
 TEXT_MODELS = (BERT, BERTFor, GPT, T5, RecurrentClassifier, RecurrentLM)
 
 
@@ -22,4 +23,4 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def marks_of(case: Case) -> tuple[pytest.MarkDecorator, ...]:
     """Whole text models take long to compile; their layers are cases of their own."""
-    return (pytest.mark.slow,) if isinstance(case.layer, TEXT_MODELS) else ()
+    return (pytest.mark.slow,) if isinstance(case.layer, TEXT_MODELS) or case.name in LONG else ()

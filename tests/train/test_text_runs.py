@@ -196,6 +196,7 @@ def test_more_samples_than_there_are() -> None:
     assert JaxEngine(recipe, data.train, (1,)).count == NextToken().count(data.train)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lstm", *(pytest.param(kind, marks=slow) for kind in ("gpt", "masked", "tag", "t5"))])
 def test_several_seeds_at_once_are_the_runs_of_each(kind: str, tmp_path: Path) -> None:
     recipe, data = ready(small_text_recipe(kind, epochs=1))
@@ -260,6 +261,7 @@ def test_a_table_with_more_rows_than_symbols_stays_as_large(how: str, tmp_path: 
     first_weights(*ready(recipe), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_head_of_another_size_starts_anew(learned: Callable[[str], Path]) -> None:
     """The same task, with a class more: the layer that names the classes is fresh, the rest is not."""
     start, texts = learned("tag"), small_texts()._replace(parts=("tens", "ones", "hundreds"))
@@ -285,6 +287,7 @@ def test_a_classifier_starts_from_a_language_model(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name], old[name])
 
 
+@pytest.mark.slow
 def test_from_python_a_run_starts_from_another(learned: Callable[[str], Path], tmp_path: Path) -> None:
     """Its model, its symbols, its settings but for those that are given."""
     start = learned("masked")
@@ -441,6 +444,7 @@ def test_the_native_engine_says_that_it_cannot(tmp_path: Path) -> None:
         fit.train(recipe, data, tmp_path / "run", Listener())
 
 
+@pytest.mark.slow
 def test_a_text_file_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "book.txt").write_text("".join(f"{e.text}\n" for e in (*small_texts().train, *small_texts().test)))
     monkeypatch.chdir(tmp_path)
