@@ -37,7 +37,7 @@ class Tuning:
 
 TUNINGS = (
     Tuning("places", reading=15, task="classify", labelled=1000, epochs=10, lr=1e-3),
-    Tuning("dates", reading=5, task="tag", labelled=200, epochs=8, lr=1.5e-3),
+    Tuning("dates", reading=3, task="tag", labelled=200, epochs=8, lr=1.5e-3),
 )
 
 
