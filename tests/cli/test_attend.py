@@ -18,6 +18,8 @@ from glassformer.data.idx import header
 from glassformer.errors import DataError, FileError, SettingError, UnknownNameError
 from glassformer.files import write_whole
 from glassformer.lens.attention import attention_maps, rollout
+from glassformer.lens.gradient_attention import gradient_attention, gradient_rollout
+from glassformer.lens.trace import trace
 from glassformer.models import MLP, Model, ViT
 from glassformer.train.recipe import Recipe
 from glassformer.train.run import Run, load
@@ -100,9 +102,50 @@ def test_blocks_heads_and_class_token() -> None:
     np.testing.assert_allclose(np.ravel(answer["rollout"]["shares"]), rollout(maps)[0, 0, 1:], rtol=1e-5)
 
 
+@pytest.mark.parametrize(("model", "query"), [(ViT(width=16, hidden=8, heads=2, depth=2), "mean"), (DEEP, "class")])
+def test_gradient_x_attention_is_of_the_class_that_is_seen(model: ViT, query: str) -> None:
+    run = untrained(Path("deep"), model)
+    loaded = load(run)
+    answer = json.loads(invoked(run, "test:3", "--gradient", "--rollout", "--json").splitlines()[-1])
+    dy = np.zeros((1, 10), np.float32)
+    dy[0, int(answer["class"])] = 1
+    seen = trace(loaded.model, loaded.params, TEST.images[3:4], dy=dy)
+    assert (answer["shows"], answer["query"]) == ("gradient x attention", query)
+    maps, rolled = gradient_attention(seen), gradient_rollout(seen)["self"][0]
+    first = int(model.with_class_token)
+    for head in answer["heads"]:
+        weights = maps[head["name"]][0, head["head"]]
+        row = weights[0] if query == "class" else weights.mean(axis=0)
+        np.testing.assert_allclose(np.ravel(head["shares"]), row[first:] / row.sum(), atol=1e-5)
+    row = (rolled - np.eye(len(rolled)))[0] if query == "class" else (rolled - np.eye(len(rolled))).mean(axis=0)
+    np.testing.assert_allclose(np.ravel(answer["rollout"]["shares"]), row[first:] / row.sum(), atol=1e-5)
+    text = invoked("test:3", "--run", run, "--gradient")
+    assert f"wrote attention.png: how much looking at each patch speaks for {answer['class']}, " in text
+
+
+def test_one_block_and_one_head() -> None:
+    run = untrained(Path("deep"), DEEP)
+    every, one = (
+        json.loads(invoked(run, "test:3", *words, "--json").splitlines()[-1])["heads"]
+        for words in ([], ["--block", "1", "--head", "0"])
+    )
+    assert one == [every[2]]
+    assert (one[0]["name"], one[0]["head"]) == ("blocks.1.attn.pattern", 0)
+
+
+def test_a_run_folder_may_come_first() -> None:
+    run = untrained(Path("deep"), DEEP)
+    assert json.loads(invoked(run, "test:3", "--json"))["run"] == "deep"
+    assert json.loads(invoked("test:3", "--json"))["run"].endswith("vit-pico")
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
+        (["test:1", "--run", "plain", "--gradient"], UnknownNameError, "MLP has no attention"),
+        (["test:1", "test:2"], DataError, "attend: 2 inputs came .test:1, test:2., expected one"),
+        (["test:1", "--block", "1"], SettingError, "block: 1 came, expected 0 to 0"),
+        (["test:1", "--head", "-1"], SettingError, "head: -1 came, expected 0 to 0"),
         (["test:1", "--run", "plain"], UnknownNameError, "MLP has no attention"),
         (["test:1", "--query", "class"], SettingError, "this model has no class token; ask for a patch"),
         (["test:1", "--query", "7,0"], SettingError, "query: patch 7,0 came, expected rows 0-6, columns 0-6"),
@@ -127,6 +170,12 @@ def test_a_query_that_is_none_is_wrong_usage(query: str) -> None:
     result = invoke("test:1", "--query", query)
     assert result.exit_code == 2
     assert "expected ROW,COLUMN such as 3,2, or class, or mean" in result.stderr
+
+
+def test_over_an_image_there_is_only_self_attention() -> None:
+    result = invoke("test:1", "--kind", "cross")
+    assert result.exit_code == 2
+    assert "over an image there is only self" in result.stderr
 
 
 def test_queries() -> None:

@@ -45,7 +45,7 @@ ready = Scale(4)
 unfinished = 3
 '''
 COMMANDS = [
-    *(("train",), ("eval",), ("predict",), ("attend",), ("info",), ("gradcheck",), ("data",), ("bench",)),
+    *(("train",), ("eval",), ("predict",), ("attend",), ("trace",), ("info",), ("gradcheck",), ("data",), ("bench",)),
     *(("generate",), ("import",), ("export",)),
     *(
         ("bench", "gradients"),

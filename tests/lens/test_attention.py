@@ -14,6 +14,8 @@ from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.lens.attention import attention_maps, panel, panels, picture, rollout, rollout_panel
 from glassformer.models import MLP, Images, Model, PatchAttention, ViT
 
+from .small_models import small
+
 SMALL = Images(shape=(8, 12, 1), classes=3)  # 2 x 3 patches: rows and columns cannot be mixed up
 VIT = ViT(images=SMALL, width=8, hidden=8, heads=2, depth=3)
 WITH_CLASS = dataclasses.replace(VIT, with_class_token=True)
@@ -53,9 +55,28 @@ def test_maps_are_those_of_the_forward_and_their_rows_add_up_to_one(
 def test_a_model_without_attention_is_refused() -> None:
     model = MLP(images=SMALL, hidden=(4,))
     with pytest.raises(
-        UnknownNameError, match=r"MLP has no attention: .* models with attention are patch_attention and vit"
+        UnknownNameError, match=r"MLP has no attention: .* are patch_attention, vit, tiny_iris, gpt, bert and t5"
     ):
         attention_maps(model, *drawn(model))
+
+
+@pytest.mark.parametrize(
+    ("kind", "padded"), [("gpt", True), ("gpt-rotary", False), ("bert-masked", True), ("t5", True)]
+)
+def test_maps_of_text_models_are_those_by_hand(kind: str, padded: bool) -> None:
+    """Self, causal and cross, with tokens that only fill up and without: the patterns of plain NumPy."""
+    one = small(kind, padded)
+    maps, expected = attention_maps(one.model, one.params, one.x, **one.keywords), one.by_hand().patterns
+    assert list(maps) == list(expected)
+    for name, pattern in expected.items():
+        np.testing.assert_allclose(maps[name], pattern, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["decoder.blocks.0.cross.pattern", "decoder.blocks.0.attn.pattern"])
+def test_rollout_is_of_one_stack(name: str) -> None:
+    square = np.full((1, 1, 3, 3), 1 / 3)
+    with pytest.raises(ShapeError, match=r"maps of 2 stacks came .* rolled\(\) of glassformer\.lens\.rollout"):
+        rollout({"encoder.blocks.0.attn.pattern": square, name: square})
 
 
 @pytest.mark.parametrize("model", [VIT, WITH_CLASS])

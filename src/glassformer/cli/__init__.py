@@ -20,7 +20,9 @@ from glassformer.cli.gradcheck import gradcheck
 from glassformer.cli.import_ import import_
 from glassformer.cli.info import info
 from glassformer.cli.predict import predict
+from glassformer.cli.trace import trace
 from glassformer.cli.train import train
+from glassformer.cli.view import view
 
 app = typer.Typer(
     name="glassformer",
@@ -35,6 +37,8 @@ app.command()(train)
 app.command("eval")(eval_)
 app.command()(predict)
 app.command()(attend)
+app.command()(trace)
+app.command()(view)
 app.command()(generate)
 app.command()(info)
 app.command()(gradcheck)

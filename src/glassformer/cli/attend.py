@@ -1,74 +1,149 @@
 """glassformer attend: where a trained model looks, as a picture."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from glassformer.cli.attend_texts import GRADIENT, Wanted, attend_texts
+
 if TYPE_CHECKING:
     from glassformer.lens.attention import Panel, Query
+    from glassformer.train.run import Run
 
 
 def attend(
-    image: Annotated[
-        str, typer.Argument(help="PNG, JPEG, …, one image of an IDX file (file:17), or test:17 of the run's data")
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[RUN] INPUT [TARGET]",
+            help="a run folder (or --run), then PNG, JPEG, …, one image of an IDX file (file:17), a text, or test:17 "
+            "of the run's data; for a T5 also what it is made to write",
+        ),
     ],
     run: Annotated[
         Path | None, typer.Option(help="folder written by `glassformer train` (default: the model that comes along)")
     ] = None,
     query: Annotated[
-        str, typer.Option("--query", "-q", help="whose attention: a patch ROW,COLUMN from 0,0; class; or mean, of all")
-    ] = "mean",
+        str | None,
+        typer.Option(
+            "--query",
+            "-q",
+            help="whose attention: a patch ROW,COLUMN from 0,0; class; of texts a token from 0; last; or mean, of all",
+        ),
+    ] = None,
+    gradient: Annotated[
+        bool, typer.Option("--gradient", help="gradient x attention: only what speaks for the answer")
+    ] = False,
     rollout: Annotated[bool, typer.Option("--rollout", help="add all blocks together, residuals counted")] = False,
+    kind: Annotated[
+        Literal["self", "causal", "cross"] | None, typer.Option(help="texts: only attention of this kind")
+    ] = None,
+    block: Annotated[int | None, typer.Option(help="only this block, from 0")] = None,
+    head: Annotated[int | None, typer.Option(help="only this head, from 0")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="picture to write, .png")] = Path("attention.png"),
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
-    """Draw the attention of a model over an image: one panel per block and head.
+    """Draw the attention of a model over an image or a text: one panel per block and head.
 
-    Bright patches are looked at more. 1x is the even share: what every patch gets if none stands out.
+    Over an image bright patches are looked at more; 1x is the even share: what every patch gets if none stands out.
+    Over a text rows are the tokens that look, columns those that are looked at; the terminal shows a line per head.
 
-    Example: `glassformer attend test:17 --query 3,2 --rollout --out attention.png`
+    Example: `glassformer attend test:17 --query 3,2 --rollout --out attention.png`,
+    `glassformer attend runs/gpt-nano-1 "for item in " --gradient`,
+    `glassformer attend runs/t5-nano-1 "<de> 5. September 2024" --kind cross`
     """
-    chosen = parse_query(query)
     from glassformer.cli.output import report
-    from glassformer.data.prepare import read_pictures
-    from glassformer.errors import DataError
     from glassformer.files import write_whole
-    from glassformer.lens import attention
     from glassformer.models.model import Model
     from glassformer.train.run import load
 
+    run, words = run_and_words(run, words)
     loaded = load(run or "")
-    if not isinstance(loaded.model, Model):
-        raise DataError(
-            f"attend: {loaded.path}: {type(loaded.model).__name__} reads no images, and only attention over images can "
-            "be drawn yet; name a run that reads images, such as one of `glassformer train vit-nano`"
-        )
-    pictures = read_pictures(image, loaded.images.shape, loaded.recipe.data)
+    wanted = Wanted(query, rollout, gradient, kind, block, head)
+    show = attend_image if isinstance(loaded.model, Model) else attend_texts
+    result, text, png = show(loaded, words, wanted, out)
+    write_whole(out, png)
+    report(result, text, as_json=json)
+
+
+def run_and_words(run: Path | None, words: list[str]) -> tuple[Path | None, list[str]]:
+    """The first word may be the run folder, where something to look at comes behind it."""
+    if run is None and len(words) > 1 and (Path(words[0]).expanduser() / "recipe.toml").is_file():
+        return Path(words[0]).expanduser(), words[1:]
+    return run, words
+
+
+def attend_image(run: "Run", words: list[str], wanted: Wanted, out: Path) -> tuple[dict[str, Any], str, bytes]:
+    """The result, the same for people, and the picture."""
+    from glassformer.data.prepare import read_pictures
+    from glassformer.errors import DataError
+    from glassformer.lens import attention
+    from glassformer.models.model import Model
+
+    if wanted.kind not in (None, "self"):
+        raise typer.BadParameter(f"{wanted.kind} came, and over an image there is only self", param_hint="--kind")
+    model = run.model
+    assert isinstance(model, Model)
+    chosen = parse_query(wanted.query or usual_query(model, wanted.gradient))
+    if len(words) > 1:
+        raise DataError(f"attend: {len(words)} inputs came ({', '.join(words)}), expected one")
+    pictures = read_pictures(words[0], run.images.shape, run.recipe.data)
     if len(pictures) > 1:
-        raise DataError(f"{image}: holds {len(pictures):,} images; say which one, such as {image}:0")
+        raise DataError(f"{words[0]}: holds {len(pictures):,} images; say which one, such as {words[0]}:0")
     batch = pictures[0].image[None]
-    maps = attention.attention_maps(loaded.model, loaded.params, batch)
-    blocks = attention.panels(loaded.model, maps, chosen)
-    rolled = attention.rollout_panel(loaded.model, maps, chosen) if rollout else None
-    probabilities = loaded.probabilities(batch)[0]
+    probabilities = run.probabilities(batch)[0]
     best = int(probabilities.argmax())
+    maps, rolled = maps_of(run, batch, best, wanted)
+    blocks = attention.chosen(attention.panels(model, maps, chosen), wanted.block, wanted.head)
+    over_all = attention.panel(model, "rollout", "rollout over all blocks", None, rolled, chosen)
+    if wanted.gradient:
+        blocks, over_all = [[one.as_shares() for one in row] for row in blocks], over_all.as_shares()
     result = {
         "out": str(out),
-        "run": str(loaded.path),
+        "run": str(run.path),
         "image": pictures[0].name,
         "done": pictures[0].done,
-        "class": loaded.classes[best],
+        "class": run.classes[best],
         "probability": float(probabilities[best]),
-        "query": query,
+        "query": wanted.query or usual_query(model, wanted.gradient),
+        "shows": GRADIENT if wanted.gradient else "attention",
         "heads": [as_plain(one) for row in blocks for one in row],
-        "rollout": as_plain(rolled) if rolled else None,
+        "rollout": as_plain(over_all) if wanted.rollout else None,
     }
-    whose = describe(chosen)
-    reads = f"{loaded.path.name} sees {result['class']} in {Path(image).name} ({100 * result['probability']:.1f} %)"
+    whose = describe(chosen, wanted.gradient, result["class"])
+    reads = f"{run.path.name} sees {result['class']} in {Path(words[0]).name} ({100 * result['probability']:.1f} %)"
     title = f"{reads}\n{whose[0].upper()}{whose[1:]}"
-    write_whole(out, attention.picture(batch[0], blocks, rolled, chosen, title))
-    report(result, f"{reads}\n{', '.join(result['done'])}\nwrote {out}: {whose}", as_json=json)
+    png = attention.picture(
+        batch[0], blocks, over_all if wanted.rollout else None, chosen, title, scale=result["shows"]
+    )
+    return result, f"{reads}\n{', '.join(result['done'])}\nwrote {out}: {whose}", png
+
+
+def maps_of(run: "Run", batch: Any, best: int, wanted: Wanted) -> tuple[dict[str, Any], Any]:
+    """Of every block, and of all together (T, T): attention, or how much of it speaks for the class."""
+    import numpy as np
+
+    from glassformer.lens import attention
+    from glassformer.lens.gradient_attention import averaged, fetched, gradient_attention
+    from glassformer.lens.rollout import rolled
+    from glassformer.lens.trace import trace
+
+    model: Any = run.model
+    if not wanted.gradient:
+        maps = attention.attention_maps(model, run.params, batch)
+        return maps, attention.rollout(maps)[0]
+    dy = np.zeros((1, len(run.classes)), np.float32)
+    dy[0, best] = 1
+    seen = trace(model, run.params, batch, dy=dy)
+    attention.patterns(model, seen.values)  # a model without attention is refused
+    maps = gradient_attention(seen)
+    return maps, fetched(rolled(model, averaged(maps), s=1))["self"][0]
+
+
+def usual_query(model: Any, gradient: bool) -> str:
+    """The gradient comes in through the class token alone, where there is one."""
+    return "class" if gradient and getattr(model, "with_class_token", False) else "mean"
 
 
 def parse_query(text: str) -> "Query":
@@ -82,11 +157,12 @@ def parse_query(text: str) -> "Query":
     return int(row), int(column)
 
 
-def describe(query: "Query") -> str:
+def describe(query: "Query", gradient: bool = False, name: str = "") -> str:
+    what = f"how much looking at each patch speaks for {name}" if gradient else "attention that each patch receives"
     if query == "mean":
-        return "attention that each patch receives, averaged over all patches that ask"
+        return f"{what}, averaged over all patches that ask"
     asking = "the class token" if query == "class" else f"the framed patch ({query[0]},{query[1]})"
-    return f"attention that each patch receives from {asking}"
+    return f"{what} from {asking}" if not gradient else f"{what}, asked by {asking}"
 
 
 def as_plain(panel: "Panel") -> dict[str, Any]:

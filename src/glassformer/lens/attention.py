@@ -1,30 +1,34 @@
-"""Attention over an image: who looks at whom in each block and head, and all blocks together.
+"""Attention of any model: who looks at whom in each block and head. And over an image: as panels, and as a picture.
 
 The numbers come from the model's own forward, so they are those that made its answer. Abnar & Zuidema, 2020 (rollout).
+Over a text: token_maps.py. Through an encoder and a decoder: rollout.py.
 """
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
-from glassformer.models import Model, PatchAttention, ViT
+from glassformer.lens.kinds import is_pattern, kind_of
+from glassformer.models import PatchAttention, ViT
+from glassformer.models.model import Model, Network
 from glassformer.names import recording, visiting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Normalize
 
-PATTERN = "attn.pattern"
 LEAST = 1 / 4  # of the even share: the dark end of the colours, for this and less
 Query = tuple[int, int] | Literal["mean", "class"]  # a patch (row, column); the mean over all patches; the class token
 
 
-def attention_maps(model: Model, params: Any, images: np.ndarray) -> dict[str, np.ndarray]:
-    """Attention patterns (B, H, T, T) of a batch of images by name, in the order of the blocks; rows add up to 1.
+def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> dict[str, np.ndarray]:
+    """Attention patterns (B, H, T, S) of a batch by name, in the order of forward; rows add up to 1, or to 0 where a
+    query may look nowhere. `keywords` are what else the model's forward takes, such as keep. A T5 has three kinds:
+    `encoder.blocks.0.attn.pattern`, `decoder.blocks.0.attn.pattern` and `decoder.blocks.0.cross.pattern`.
 
     >>> from glassformer.data import load as load_data
     >>> from glassformer.train.run import load
@@ -35,12 +39,17 @@ def attention_maps(model: Model, params: Any, images: np.ndarray) -> dict[str, n
     """
     seen: dict[str, Any] = {}
     with visiting(recording(seen)):
-        model.forward(params, images)
-    maps = {name: np.asarray(value) for name, value in seen.items() if name.endswith(PATTERN)}
+        model.forward(params, x, **keywords)
+    return patterns(model, seen)
+
+
+def patterns(model: Network, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Those among the values of a forward; a model that has none is refused."""
+    maps = {name: np.asarray(value) for name, value in values.items() if is_pattern(name)}
     if not maps:
         raise UnknownNameError(
-            f"{type(model).__name__} has no attention: no value in its forward is called {PATTERN!r}; "
-            "models with attention are patch_attention and vit"
+            f"{type(model).__name__} has no attention: no value in its forward is called 'pattern'; "
+            "models with attention are patch_attention, vit, tiny_iris, gpt, bert and t5"
         )
     return maps
 
@@ -51,8 +60,16 @@ def rollout(maps: Mapping[str, np.ndarray]) -> np.ndarray:
     A_l = (mean over heads of pattern_l + I) / 2      half of what a block puts out came past it, through the residual
     A_l = A_l / its row sums                          1 already, but for rounding
     R   = A_L @ … @ A_2 @ A_1                         rows are output tokens, columns input tokens
+
+    Of one stack of blocks; through an encoder and a decoder: rollout.py.
     """
     product = None
+    stacks = {(name.partition(".")[0], kind_of(None, name)) for name in maps}
+    if len(stacks) > 1:
+        raise ShapeError(
+            f"rollout: maps of {len(stacks)} stacks came ({', '.join(maps)}), expected those of one; "
+            "rolled() of glassformer.lens.rollout goes through an encoder and a decoder"
+        )
     for pattern in maps.values():
         mixed = pattern.mean(axis=1, dtype=np.float64) + np.eye(pattern.shape[-1])
         mixed /= mixed.sum(axis=-1, keepdims=True)
@@ -72,6 +89,14 @@ class Panel:
     shares: np.ndarray  # (rows, columns); with class_share they add up to 1
     class_share: float | None  # what the class token receives; None where there is none
 
+    def as_shares(self) -> "Panel":
+        """Made to add up to 1: of what is no attention but has a size of its own, such as gradient x attention."""
+        total = float(self.shares.sum()) + (self.class_share or 0.0)
+        if total == 0:
+            return self
+        class_share = None if self.class_share is None else self.class_share / total
+        return replace(self, shares=self.shares / total, class_share=class_share)
+
 
 def panels(model: Model, maps: Mapping[str, np.ndarray], query: Query = "mean") -> list[list[Panel]]:
     """One row per block, one panel per head, of the first image of the batch."""
@@ -79,6 +104,15 @@ def panels(model: Model, maps: Mapping[str, np.ndarray], query: Query = "mean") 
         [panel(model, name, f"block {b} · head {h}", h, pattern[0, h], query) for h in range(pattern.shape[1])]
         for b, (name, pattern) in enumerate(maps.items())
     ]
+
+
+def chosen(blocks: list[list[Panel]], block: int | None, head: int | None) -> list[list[Panel]]:
+    """Only one block, only one head of each."""
+    for what, wanted, count in (("block", block, len(blocks)), ("head", head, len(blocks[0]))):
+        if wanted is not None and not 0 <= wanted < count:
+            raise SettingError(f"{what}: {wanted} came, expected 0 to {count - 1}")
+    rows = blocks if block is None else [blocks[block]]
+    return rows if head is None else [[row[head]] for row in rows]
 
 
 def rollout_panel(model: Model, maps: Mapping[str, np.ndarray], query: Query = "mean") -> Panel:
@@ -113,11 +147,17 @@ def patch_grid(model: Model) -> tuple[int, int]:
 
 
 def picture(
-    image: np.ndarray, blocks: list[list[Panel]], rolled: Panel | None = None, query: Query = "mean", title: str = ""
+    image: np.ndarray,
+    blocks: list[list[Panel]],
+    rolled: Panel | None = None,
+    query: Query = "mean",
+    title: str = "",
+    scale: str = "attention",
 ) -> bytes:
     """A PNG: the image with its patches, one panel per block (down) and head (across), and the rollout if there is one.
 
     All panels share one scale of colour, in doublings of the even share: what each patch gets if nothing stands out.
+    `scale` says what is shared out.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import LogNorm
@@ -125,7 +165,7 @@ def picture(
 
     drawn = [one for row in blocks for one in row] + ([rolled] if rolled else [])
     most = max(2.0, *(one.shares.max() * one.shares.size for one in drawn))
-    scale = LogNorm(LEAST, most, clip=True)
+    colours = LogNorm(LEAST, most, clip=True)
     depth, heads = len(blocks), len(blocks[0])
     beside = depth == 1 and rolled is not None  # a single block has room beside it, several have it below the image
     below = depth > 1 and rolled is not None
@@ -139,16 +179,16 @@ def picture(
     draw_image(figure.add_subplot(grid[:half, 0]), image, drawn[0].shares.shape, query)
     for b, row in enumerate(blocks):
         for h, one in enumerate(row):
-            draw_panel(figure.add_subplot(grid[b, 1 + h]), image, one, query, scale)
+            draw_panel(figure.add_subplot(grid[b, 1 + h]), image, one, query, colours)
     if rolled:
-        draw_panel(figure.add_subplot(grid[half:, 0] if below else grid[0, -1]), image, rolled, query, scale)
+        draw_panel(figure.add_subplot(grid[half:, 0] if below else grid[0, -1]), image, rolled, query, colours)
     ticks = {LEAST * 2**n: f"{'' if n else '≤'}{LEAST * 2**n:g}x" for n in range(12) if LEAST * 2**n <= most}
     bar = figure.colorbar(figure.axes[1].images[0], ax=figure.axes, aspect=16 * depth, pad=0.012)
     bar.set_ticks(list(ticks), labels=list(ticks.values()), minor=False)
     bar.minorticks_off()
     bar.outline.set_visible(False)  # pyright: ignore
     bar.ax.tick_params(length=0, labelsize=8)
-    bar.set_label("attention, in even shares", size=8)
+    bar.set_label(f"{scale}, in even shares", size=8)
     figure.suptitle(title, x=0.01, ha="left", size=10.5, linespacing=1.4)
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=150)
@@ -168,7 +208,7 @@ def draw_image(axes: "Axes", image: np.ndarray, grid: tuple[int, ...], query: Qu
     finish(axes, image, grid, query, f"the image in {grid[0]}x{grid[1]} patches")
 
 
-def draw_panel(axes: "Axes", image: np.ndarray, one: Panel, query: Query, scale: "Normalize") -> None:
+def draw_panel(axes: "Axes", image: np.ndarray, one: Panel, query: Query, colours: "Normalize") -> None:
     """Patches in the colour of their share; the ink as an outline, so that it does not change the colours."""
     from matplotlib.patheffects import withStroke
     from PIL import Image
@@ -176,7 +216,7 @@ def draw_panel(axes: "Axes", image: np.ndarray, one: Panel, query: Query, scale:
 
     height, width, channels = image.shape
     grey = Image.fromarray(image[..., 0]) if channels == 1 else Image.fromarray(image).convert("L")
-    axes.imshow(one.shares * one.shares.size, cmap="viridis", norm=scale, extent=(0, width, height, 0))
+    axes.imshow(one.shares * one.shares.size, cmap="viridis", norm=colours, extent=(0, width, height, 0))
     fine = np.asarray(grey.resize((8 * width, 8 * height), Image.Resampling.BICUBIC).filter(GaussianBlur(4)))
     x, y = (np.arange(8 * side) / 8 + 1 / 16 for side in (width, height))
     if fine.max() > fine.min():

@@ -30,6 +30,11 @@ class Network(ABC):
 
         return summarise(self).table()
 
+    def _repr_html_(self) -> str:
+        from glassformer.models.summary import summarise
+
+        return summarise(self).html()
+
 
 class Model(Network):
     """A network that reads images."""

@@ -7,12 +7,17 @@ contain, and the bytes those of the cache: what training keeps from forward for 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 import jax
 
 from glassformer.models.model import Network
 from glassformer.names import named_leaves, recording, visiting
+from glassformer.tables import html_table, text_table
+
+COLUMNS = ("parameters", "forward", "backward", "kept")
+HEAD = ("part", "output", "parameters", "multiply-adds forward", "backward", "kept for backward")
 
 
 @dataclass(frozen=True)
@@ -35,29 +40,29 @@ class Summary:
         return sum(getattr(part, column) for part in self.parts)
 
     def as_dict(self) -> dict[str, Any]:
-        totals = {column: self.total(column) for column in ("parameters", "forward", "backward", "kept")}
+        totals = {column: self.total(column) for column in COLUMNS}
         return {**asdict(self), "total": totals}
+
+    def rows(self) -> list[list[str]]:
+        return [
+            [part.name, "x".join(map(str, part.shape)), *(counted(getattr(part, column)) for column in COLUMNS)]
+            for part in self.parts
+        ]
+
+    def total_row(self) -> list[str]:
+        return ["total", "", *(f"{self.total(column):,}" for column in COLUMNS)]
+
+    def note(self) -> str:
+        return f"output and bytes (float32) for a batch of {self.batch}; multiply-adds per sample"
 
     def table(self) -> str:
         """The summary as aligned text."""
-        columns = ["parameters", "forward", "backward", "kept"]
-        head = ["part", "output", "parameters", "multiply-adds forward", "backward", "kept for backward"]
-        rows = [
-            [part.name, "x".join(map(str, part.shape)), *(counted(getattr(part, column)) for column in columns)]
-            for part in self.parts
-        ]
-        total = ["total", "", *(f"{self.total(column):,}" for column in columns)]
-        widths = [max(len(row[i]) for row in (head, *rows, total)) for i in range(len(head))]
-        rule = "  ".join("-" * width for width in widths)
+        return "\n".join([self.model, *text_table(HEAD, self.rows(), left=2, total=self.total_row()), self.note()])
 
-        def line(row: list[str]) -> str:
-            cells = [
-                cell.ljust(w) if i < 2 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ]
-            return "  ".join(cells).rstrip()
-
-        note = f"output and bytes (float32) for a batch of {self.batch}; multiply-adds per sample"
-        return "\n".join([self.model, line(head), rule, *map(line, rows), rule, line(total), note])
+    def html(self) -> str:
+        """The same for notebooks."""
+        table = html_table(HEAD, self.rows(), left=2, total=self.total_row(), caption=self.note())
+        return f"<code>{escape(self.model)}</code>{table}"
 
 
 def summarise(model: Network, batch: int = 1) -> Summary:

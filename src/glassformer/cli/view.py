@@ -1,0 +1,79 @@
+"""glassformer view: one input through a trained model, forward and backward, as a page to look at."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from glassformer.lens.subject import Subject
+    from glassformer.train.run import Run
+
+
+def view(
+    run: Annotated[
+        Path, typer.Argument(help="folder written by `glassformer train`; - for the model that comes along")
+    ],
+    input_: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="PNG, JPEG, …, one image of an IDX file (file:17); for a run that reads texts a text, @file.txt for "
+            "that of a file; for one of a table a row: 5.1,3.5; or test:17 of the run's data",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="page to write, .html")] = Path("page.html"),
+    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
+) -> None:
+    """Write a page that shows every number of one input: its way through the model, and the gradient's way back.
+
+    The page is one file and needs no network: open it in any browser, send it to anyone.
+
+    Example: `glassformer view runs/vit-nano-1 test:17 --out page.html`
+    """
+    from glassformer.cli.output import report
+    from glassformer.files import write_whole
+    from glassformer.lens.page import page
+    from glassformer.lens.page import view as traced
+    from glassformer.train.run import load
+
+    loaded = load("" if str(run) == "-" else run)
+    shown = traced(loaded, subject_of(loaded, input_))
+    content = page(shown)
+    write_whole(out, content)
+    result = {
+        "out": str(out),
+        "run": str(loaded.path),
+        "input": input_,
+        "loss": shown["answer"]["loss"],
+        "tensors": len(shown["tensors"]),
+        "left_out": shown["left_out"],
+        "bytes": len(content.encode()),
+    }
+    lines = [f"wrote {out}: {result['tensors']} tensors, {result['bytes'] / 1e6:.1f} MB, loss {result['loss']:.4f}"]
+    if shown["half"]:
+        lines.append("numbers are written in 16 bits: about three digits are exact")
+    if shown["left_out"]:
+        lines.append(f"left out, as too large for a page: {', '.join(shown['left_out'])}")
+    report(result, "\n".join(lines), as_json=json)
+
+
+def subject_of(run: "Run", word: str) -> "Subject":
+    from glassformer.cli.predict_texts import read
+    from glassformer.data.prepare import read_pictures
+    from glassformer.errors import DataError
+    from glassformer.lens.subject import image_subject, reads_images, text_subject
+
+    if reads_images(run):
+        pictures = read_pictures(word, run.images.shape, run.recipe.data)
+        if len(pictures) > 1:
+            raise DataError(f"{word}: holds {len(pictures):,} images; say which one, such as {word}:0")
+        return image_subject(run, pictures[0].name, pictures[0].image, pictures[0].label)
+    if word.startswith("@") or word == "-":
+        given = list(read(run, word))
+        if len(given) != 1:
+            raise DataError(f"{word}: holds {len(given)} texts, one a line; a page shows one")
+    else:
+        given = list(read(run, word))
+    expected = given[0].expected
+    return text_subject(run, given[0].name, given[0].text, expected if isinstance(expected, str) else None)

@@ -1,0 +1,108 @@
+// The trace: tensors by name, unpacked from base64 the first time they are asked for.
+import { derive } from "./derive.js";
+
+export function openTrace(payload) {
+  const unpacked = new Map();
+
+  function tensor(name) {
+    if (!(name in payload.tensors)) return null;
+    if (!unpacked.has(name)) {
+      const entry = payload.tensors[name];
+      const made = { name, ...entry, data: null };
+      unpacked.set(name, made);
+      if (entry.derived) Object.assign(made, derive(trace, name, entry));
+      else made.data = entry.same ? tensor(entry.same).data : numbers(entry);
+    }
+    return unpacked.get(name);
+  }
+
+  // The T x S numbers of one head, of scores and the like.
+  function ofHead(name, head) {
+    const { shape, data, need } = tensor(name);
+    need?.(head);
+    return data.subarray(head * shape[1] * shape[2], (head + 1) * shape[1] * shape[2]);
+  }
+
+  // One number, by its place among all of a tensor.
+  function numberAt(name, at) {
+    const { shape, data, need } = tensor(name);
+    need?.(Math.floor(at / (shape[1] * shape[2])));
+    return data[at];
+  }
+
+  const trace = { ...payload, tensor, ofHead, numberAt, names: Object.keys(payload.tensors) };
+  return trace;
+}
+
+function numbers(entry) {
+  const bytes = bytesOf(entry.data);
+  if (entry.type === "f4") return new Float32Array(bytes.buffer);
+  const halves = new Uint16Array(bytes.buffer);
+  return Float32Array.from(halves, (half) => fromHalf(half) * entry.unit);
+}
+
+export function bytesOf(base64) {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+
+// 16 bits: sign, five of exponent, ten of fraction.
+function fromHalf(bits) {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+// A tensor as rows and columns: of three axes, one head (or channel) is taken.
+export function matrix(tensor, head = 0) {
+  const { shape, axes, data } = tensor;
+  const view = (rows, columns, offset, rowStep, columnStep, rowAxis, columnAxis, of) => ({
+    name: tensor.name, data, rows, columns, rowAxis, columnAxis, of,
+    index: (row, column) => offset + row * rowStep + column * columnStep,
+    at: (row, column) => data[offset + row * rowStep + column * columnStep],
+  });
+  if (shape.length === 0) return view(1, 1, 0, 0, 0, "", "");
+  if (shape.length === 1) return view(1, shape[0], 0, 0, 1, "", axes[0] || "C");
+  if (shape.length === 2) return view(shape[0], shape[1], 0, shape[1], 1, axes[0], axes[1]);
+  const [a, b, c] = shape;
+  tensor.need?.(head % a);
+  if (axes[0] === "H") return view(b, c, (head % a) * b * c, c, 1, axes[1], axes[2], [head % a, a]);
+  if (axes[2] === "G") return view(a, b, head % c, b * c, c, "Y", "X", c > 1 ? [head % c, c] : undefined);
+  return view(a, c, (head % b) * c, b * c, 1, axes[0], axes[2], [head % b, b]);
+}
+
+// The same rows and columns with other numbers: a pattern under another mask.
+export function withNumbers(view, data) {
+  return { ...view, data, at: (row, column) => data[row * view.columns + column] };
+}
+
+export function extent(view) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (let row = 0; row < view.rows; row++) {
+    for (let column = 0; column < view.columns; column++) {
+      const value = view.at(row, column);
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+  }
+  return low <= high ? [low, high] : [0, 0];
+}
+
+// What the rows or columns along an axis are called: patches, tokens, or just numbers.
+export function labelOf(trace, tensor, axis, i) {
+  const sequence = sequenceOf(trace, tensor, axis);
+  return sequence && sequence[i] !== undefined ? sequence[i] : String(i);
+}
+
+export function sequenceOf(trace, tensor, axis) {
+  if (axis !== "T" && axis !== "S") return null;
+  const layer = trace.attention.find((one) => tensor.name.startsWith(`${one.name}.`));
+  const which = layer ? layer[axis === "S" ? "keys" : "queries"] : trace.sequences.memory.length && axis === "S" ? "memory" : "tokens";
+  return trace.sequences[which];
+}

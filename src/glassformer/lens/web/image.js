@@ -1,0 +1,108 @@
+// The image with its patches; over it, what one patch gives to every other. Blue and orange where it can be negative.
+import { bytesOf } from "./data.js";
+import { INK, css, scaleFor } from "./colours.js";
+import { cells } from "./surface.js";
+
+let pixels = null; // of the one image there is, as a small canvas
+
+function imageOf(input) {
+  if (!pixels || pixels.input !== input) {
+    const [rows, columns, channels] = input.shape;
+    const bytes = bytesOf(input.pixels);
+    const canvas = cells(rows, columns, (row, column) => {
+      const at = (row * columns + column) * channels;
+      return channels === 1 ? [bytes[at], bytes[at], bytes[at]] : [bytes[at], bytes[at + 1], bytes[at + 2]];
+    });
+    pixels = { input, canvas };
+  }
+  return pixels.canvas;
+}
+
+// `shares()` gives one number per token, or null for the bare image; `query()` the token that asks.
+export function imagePicture({ title, input, shares = () => null, query = () => -1, grid = true, largest = 460, range = null }) {
+  const [rows, columns] = input.shape;
+  const [down, across] = input.grid ?? [1, 1];
+  const first = input.first ?? 0;
+  const room = first ? 0.16 : 0; // beside the image, for the class token
+
+  function size(width) {
+    const w = Math.min(width / (1 + room), largest);
+    return { w, h: (w * rows) / columns, chip: w * room };
+  }
+
+  function place(token, width) {
+    const { w, h, chip } = size(width);
+    if (token < first) return { x: w + chip * 0.2, y: 0, width: chip * 0.8, height: chip * 0.8 };
+    const at = token - first;
+    return { x: ((at % across) * w) / across, y: (Math.floor(at / across) * h) / down, width: w / across, height: h / down };
+  }
+
+  return {
+    title,
+    height: (width) => size(width).h,
+    draw(surface, width, theme) {
+      const { w, h } = size(width);
+      const ink = INK[theme];
+      const given = shares();
+      surface.raster(0, 0, w, h, imageOf(input));
+      if (given) {
+        const { colour, opacity } = overlay(given, theme, range);
+        surface.rect(0, 0, w, h, { fill: "#000000", opacity: 0.28 });
+        surface.raster(0, 0, w, h, cells(down, across, (row, column) => {
+          const value = given[first + row * across + column];
+          return [...colour(value), Math.round(255 * opacity(value))];
+        }));
+        if (first) {
+          const box = place(0, width);
+          surface.rect(box.x, box.y, box.width, box.height, { fill: css(colour(given[0])), opacity: Math.max(opacity(given[0]), 0.15), radius: 3 });
+          if (box.width > 34) surface.text(box.x, box.height + 14, "class", { fill: ink.quiet, size: 11 });
+        }
+      }
+      if (grid && input.grid) {
+        for (let i = 1; i < across; i++) surface.line((i * w) / across, 0, (i * w) / across, h, { stroke: "#ffffff", opacity: 0.17 });
+        for (let i = 1; i < down; i++) surface.line(0, (i * h) / down, w, (i * h) / down, { stroke: "#ffffff", opacity: 0.17 });
+      }
+      surface.rect(0, 0, w, h, { stroke: ink.rule });
+      if (query() >= 0 && input.grid) {
+        const box = place(query(), width);
+        const inset = Math.min(1.5, box.width / 8);
+        surface.rect(box.x + inset, box.y + inset, box.width - 2 * inset, box.height - 2 * inset, { stroke: "#000000", line: Math.min(4, box.width / 5) });
+        surface.rect(box.x + inset, box.y + inset, box.width - 2 * inset, box.height - 2 * inset, { stroke: "#ffffff", line: Math.min(2, box.width / 9) });
+      }
+    },
+    hit(x, y, width) {
+      if (!input.grid) return null;
+      const { w, h } = size(width);
+      if (x < 0 || y < 0 || y >= h) return null;
+      if (x >= w) return first && y < place(0, width).height && x < place(0, width).x + place(0, width).width ? { token: 0 } : null;
+      return { token: first + Math.floor((y / h) * down) * across + Math.floor((x / w) * across) };
+    },
+    box: ({ token }, width) => place(token, width),
+    move({ token }, dx, dy) {
+      if (token < first) return { token: first };
+      const at = token - first;
+      const column = (at % across) + dx;
+      const row = Math.floor(at / across) + dy;
+      if (first && (column >= across || row < 0)) return { token: 0 };
+      return { token: first + Math.min(Math.max(row, 0), down - 1) * across + Math.min(Math.max(column, 0), across - 1) };
+    },
+    first: () => ({ token: Math.max(query(), 0) }),
+  };
+}
+
+// Little is see-through, much is solid; negative numbers are blue.
+function overlay(given, theme, range) {
+  let low = 0;
+  let high = 0;
+  for (const value of range ?? given) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  const limit = Math.max(-low, high) || 1;
+  const bright = { light: [255, 176, 0], dark: [255, 176, 0] }[theme];
+  const colour = low < 0 ? scaleFor(-1, 1, "dark").colour : null;
+  return {
+    colour: (value) => (colour ? colour(value < 0 ? -0.82 : 0.82) : bright),
+    opacity: (value) => 0.92 * Math.sqrt(Math.min(1, Math.abs(value) / limit)),
+  };
+}

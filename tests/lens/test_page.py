@@ -1,0 +1,638 @@
+"""The page shows the trace: looked at in a real browser, with real pointing and real keys."""
+
+import base64
+import json
+import struct
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from glassformer.cli import app
+from glassformer.data import load as load_data
+from glassformer.errors import ContractError
+from glassformer.layers import Rotary
+from glassformer.lens import page as pages
+from glassformer.lens.page import bundle, page, payload, wrapped
+from glassformer.lens.subject import Subject, image_subject
+from glassformer.lens.trace import Trace, trace
+from glassformer.lens.walk import formulas
+from glassformer.models import BERT, GPT, MLP, T5, BERTFor, Images, PatchAttention, ViT
+from glassformer.models.bert_heads import TagHead
+from glassformer.models.t5 import Inputs
+from glassformer.models.text import Text
+from glassformer.train.run import load
+
+from .browser import Tab, browser, missing
+
+needs_browser = pytest.mark.skipif(bool(missing()), reason=missing() or "a browser is here")
+
+EVIL = "</script><img src=x onerror=alert(1)>\n<b>&\"'"
+SMALL = Images(shape=(8, 12, 1), classes=3)  # 2 x 3 patches: rows and columns cannot be mixed up
+VIT = ViT(images=SMALL, width=8, hidden=12, heads=2, depth=2)
+LONG = 1024
+
+
+def grown(model: Any, seed: int = 0) -> Any:
+    """Params large enough that attention is far from even, and no bias or gain is trivial."""
+    keys = iter(jax.random.split(jax.random.key(seed + 1), 1000))
+    return jax.tree.map(
+        lambda a: 2 * a + 0.3 * jax.random.normal(next(keys), a.shape), model.init(jax.random.key(seed))
+    )
+
+
+def image_view(model: Any, name: str = "a digit") -> tuple[Trace, Subject]:
+    x = np.random.default_rng(0).integers(0, 256, (1, *model.images.shape), dtype=np.uint8)
+    tokens: tuple[str, ...] = ()
+    if hasattr(model, "patches"):
+        rows, columns = model.patches.grid
+        front = ("class",) if getattr(model, "with_class_token", False) else ()
+        tokens = (*front, *(f"{row},{column}" for row in range(rows) for column in range(columns)))
+    subject = Subject("image", name, x, np.array([1]), True, tokens, words=("one", "two", EVIL))
+    return trace(model, grown(model), x, labels=subject.labels), subject
+
+
+def text_view(model: Any, tokens: int = 9, vocabulary: int = 17) -> tuple[Trace, Subject]:
+    ids = np.random.default_rng(0).integers(0, vocabulary, (1, tokens + 1), dtype=np.int32)
+    words = (*(chr(97 + i) for i in range(vocabulary - 2)), "\n", EVIL)
+    shown = tuple(words[i] for i in ids[0, :-1])
+    subject = Subject("text", "a text", ids[:, :-1], ids[:, 1:], True, shown, words=words)
+    return trace(model, grown(model), subject.x, labels=subject.labels), subject
+
+
+def pair_view() -> tuple[Trace, Subject]:
+    model = T5(text=Text(17, 12), width=8, hidden=12, heads=2, head_width=4, depth=2)
+    source, target = (np.random.default_rng(i).integers(0, 17, (1, 5 + 2 * i), dtype=np.int32) for i in (1, 2))
+    x: Any = Inputs(source=source, target=target)
+    labels = np.roll(target, -1)
+    subject = Subject(
+        "text", "two texts", x, labels, False, tuple(map(str, target[0])), tuple(map(str, source[0])), words=()
+    )
+    return trace(model, grown(model), x, labels=labels), subject
+
+
+GPT_SMALL = GPT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=2)
+VIEWS = {
+    "vit": lambda: image_view(VIT),
+    "vit with a class token": lambda: image_view(ViT(images=SMALL, width=8, hidden=12, heads=2, with_class_token=True)),
+    "patch attention": lambda: image_view(PatchAttention(images=SMALL)),
+    "mlp": lambda: image_view(MLP(images=SMALL, hidden=(5,))),
+    "gpt": lambda: text_view(GPT_SMALL),
+    "gpt, rotary": lambda: text_view(GPT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=1, rotary=Rotary())),
+    "bert": lambda: text_view(
+        BERTFor(BERT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=2), TagHead(8, 17)), vocabulary=17
+    ),
+    "t5": pair_view,
+}
+
+
+@cache
+def view_of(name: str) -> tuple[Trace, dict[str, Any]]:
+    traced, subject = VIEWS[name]()
+    return traced, payload(traced, subject, run="a run")
+
+
+# ---- what is written
+
+
+def unpacked(entry: dict[str, Any], tensors: dict[str, Any]) -> np.ndarray:
+    """As the page does it, in NumPy."""
+    source = tensors[entry["same"]] if "same" in entry else entry
+    data = base64.b64decode(source["data"])
+    numbers = (
+        np.frombuffer(data, "<f4")
+        if source["type"] == "f4"
+        else np.frombuffer(data, "<f2").astype(float) * source["unit"]
+    )
+    return numbers.reshape(entry["shape"])
+
+
+def test_every_number_is_in_the_page_to_the_bit() -> None:
+    traced, subject = image_view(VIT)
+    shown = payload(traced, subject)
+    tensors = json.loads(json.dumps(shown))["tensors"]
+    assert not shown["half"]
+    assert set(tensors) >= {*traced.values, *traced.gradients, *traced.params}
+    for name, entry in tensors.items():
+        array = traced[name]
+        expected = array[0] if name in {**traced.values, **traced.gradients} and array.ndim else array
+        np.testing.assert_array_equal(unpacked(entry, tensors), expected.astype(np.float32))
+
+
+def test_a_large_trace_is_written_in_16_bits_near_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "EXACT", 1000)
+    monkeypatch.setattr(pages, "LARGEST", 100)
+    traced, subject = image_view(VIT)
+    shown = payload(traced, subject)
+    assert shown["half"]
+    assert "blocks.0.ff.hidden" not in shown["left_out"]
+    assert "positions.y" not in shown["left_out"]
+    assert set(shown["left_out"]).isdisjoint(shown["tensors"])
+    gradient = traced["blocks.0.attn.dscores"][0]
+    found = unpacked(shown["tensors"]["blocks.0.attn.dscores"], shown["tensors"])
+    assert np.abs(found - gradient).max() < 1e-3 * np.abs(gradient).max()
+    monkeypatch.setattr(pages, "LARGEST", 20)
+    assert "blocks.0.attn.w_q" in payload(traced, subject)["left_out"]
+
+
+def test_the_page_of_the_default_model_is_small() -> None:
+    run = load()
+    model = ViT()  # vit-nano
+    image = load_data("mnist-mini").test.images[:1]
+    subject = image_subject(run, "test:0", image[0], 7)
+    written = page(payload(trace(model, model.init(jax.random.key(0)), image, labels=[7]), subject))
+    assert len(written.encode()) <= 3_000_000
+
+
+def test_what_comes_from_outside_is_never_markup() -> None:
+    traced, subject = image_view(VIT, name=EVIL)
+    written = page(payload(traced, subject, run=EVIL))
+    assert "<img" not in written
+    assert written.count("<script") == written.count("</script>") == 2
+
+
+def test_modules_become_one_script() -> None:
+    script = bundle()
+    assert script.index("const $softmax") < script.index("const $main")
+    assert "\nimport " not in script
+    assert "\nexport " not in script
+    with pytest.raises(ContractError, match=r"web/bad.js: 'export default 3;' cannot be put into a page"):
+        wrapped("bad", "export default 3;\n")
+    with pytest.raises(ContractError, match="</script"):
+        wrapped("bad", "const x = '</SCRIPT>';\n")
+
+
+def test_the_walk_goes_from_the_input_to_the_loss() -> None:
+    steps = view_of("vit")[1]["steps"]
+    block = ["norm1", "attn", "resid_mid", "norm2", "ff", "resid_post"]
+    blocks = [f"blocks.{i}.{part}" for i in range(2) for part in block]
+    around = ["prepare", "patches", "patch", "positions", *blocks, "norm", "pool", "head", "loss"]
+    assert [step["id"] for step in steps] == around
+    attention = steps[around.index("blocks.0.attn")]
+    assert attention["where"] == "block 0"
+    assert "scores = q @ k^T * scale + bias" in attention["forward"]
+    assert "dq = dscores @ k * scale" in attention["backward"]
+    assert attention["forward"][-1] == "y = joined @ w_o + b_o"
+    assert list(steps[around.index("blocks.0.resid_mid")]["forward"]) == [
+        "resid_mid = resid_pre + drop1(attn(norm1(resid_pre)))"
+    ]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_step_says_what_it_computes(view: str) -> None:
+    silent = {"head.dense", "head.tanh"}
+    _, shown = view_of(view)
+    for step in shown["steps"]:
+        assert step["forward"] or step["id"] in silent or step["id"].startswith(("relu", "drop", "head")), step["id"]
+        assert step["title"]
+
+
+def test_formulas_are_those_of_the_layer() -> None:
+    assert formulas("layers.softmax", "forward")
+    assert formulas("layers.feed_forward", "forward")[1] == "hidden = activation(hidden_pre)"
+
+
+def test_how_a_layer_is_masked_and_scaled_is_found() -> None:
+    assert [layer["mask"] for layer in view_of("gpt")[1]["attention"]] == ["causal", "causal"]
+    image = view_of("vit")[1]["attention"][0]
+    assert (image["mask"], image["scale"], image["square"]) == ("self", 0.5, True)
+    both = {layer["name"]: layer for layer in view_of("t5")[1]["attention"]}
+    assert both["encoder.blocks.0.attn"]["scale"] == 1.0
+    assert both["encoder.blocks.0.attn"]["mask"] == "self"
+    assert both["decoder.blocks.0.attn"]["mask"] == "causal"
+    cross = both["decoder.blocks.1.cross"]
+    assert (cross["queries"], cross["keys"], cross["square"]) == ("tokens", "memory", False)
+
+
+def test_the_command_writes_a_page(tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    result = CliRunner().invoke(app, ["view", "-", "test:3", "--out", str(out), "--json"])
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout.splitlines()[-1])
+    assert said["bytes"] == out.stat().st_size
+    assert out.read_text().startswith("<!DOCTYPE html>")
+
+
+# ---- what is seen
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with browser(tmp_path_factory.mktemp("browser")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+class Seen:
+    """A page in the browser, and the trace it must show."""
+
+    def __init__(self, tab: Tab, path: Path, traced: Trace) -> None:
+        self.tab, self.path, self.traced = tab, path, traced
+
+    def open(self, state: str = "") -> None:
+        self.tab.open("about:blank")
+        self.tab.problems.clear()
+        self.tab.requests.clear()
+        self.tab.open(f"{self.path.as_uri()}{state}")
+        self.tab.settle()
+
+    def state(self) -> dict[str, Any]:
+        return self.tab.run("glassformer.state.get()")
+
+    def canvas(self, tensor: str) -> str:
+        return f"[data-tensor='{tensor}'] canvas.cursor"
+
+    def point(self, tensor: str, row: int, column: int) -> None:
+        """The mouse goes to the middle of a cell."""
+        self.tab.middle(self.canvas(tensor))
+        self.tab.settle()
+        x, y = self.tab.run(
+            f"""(() => {{
+              const canvas = document.querySelector({json.dumps(self.canvas(tensor))});
+              const place = canvas.getBoundingClientRect();
+              const picture = glassformer.figureOf({json.dumps(tensor)}).picture;
+              const box = picture.box({{ row: {row}, column: {column} }}, place.width);
+              return [place.x + box.x + box.width / 2, place.y + box.y + box.height / 2];
+            }})()"""
+        )
+        self.tab.mouse(x, y)
+        self.tab.settle()
+
+    def value(self, what: str = "cell-value") -> float:
+        return float(self.tab.run(f"document.querySelector('.panel .{what}')?.dataset.value ?? 'nan'"))
+
+
+def seen(tab: Tab, folder: Path, name: str) -> Seen:
+    path = folder / f"{name.replace(' ', '-')}.html"
+    traced, shown = view_of(name)
+    if not path.exists():
+        path.write_text(page(shown))
+    return Seen(tab, path, traced)
+
+
+@pytest.fixture
+def vit(tab: Tab, folder: Path) -> Seen:
+    tab.size(1440, 900)
+    one = seen(tab, folder, "vit")
+    one.open()
+    return one
+
+
+@needs_browser
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_page_opens_without_error_and_asks_for_nothing(tab: Tab, folder: Path, view: str) -> None:
+    tab.size(1440, 900)
+    one = seen(tab, folder, view)
+    one.open()
+    for state in ("#tab=attention", "#tab=positions", "#mode=backward"):
+        tab.run(f"location.hash = {json.dumps(state)}")
+        tab.settle()
+        assert len(tab.text("main")) > 30
+    for step in tab.run("glassformer.trace.steps.map((step) => step.id)"):
+        for mode in ("forward", "backward"):
+            tab.run(f"glassformer.state.set({{ tab: 'walk', step: {json.dumps(step)}, mode: '{mode}' }})")
+            tab.settle()
+    assert tab.problems == []
+    assert [address for address in tab.requests if address != one.path.as_uri()] == []
+    assert tab.run("document.querySelectorAll('img').length") == 0
+
+
+@needs_browser
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_number_is_explained_by_the_numbers_that_made_it(tab: Tab, folder: Path, view: str) -> None:
+    """The page works cells out again from others; what comes out is what the model computed."""
+    one = seen(tab, folder, view)
+    one.open()
+    found = tab.run(
+        """(() => {
+          const { trace, explain } = glassformer;
+          const wrong = [], kinds = new Set();
+          for (const name of trace.names) {
+            const tensor = trace.tensor(name);
+            if (!tensor.made) continue;
+            const size = Math.max(...tensor.data.map(Math.abs), 1e-6);
+            for (let i = 0; i < 40; i++) {
+              const at = (i * 7919) % tensor.data.length;
+              const made = explain(name, at);
+              kinds.add(tensor.made.kind);
+              if (!made) { wrong.push(`${name}: nothing`); continue; }
+              // the gradient of a key's bias is zero, but for rounding: what cancels out counts
+              const { a, b } = made;
+              const terms = a ? a.values.reduce((sum, x, j) => sum + Math.abs(x * (b?.values[j] ?? 1)), 0) : 0;
+              if (made.result !== null && !(Math.abs(made.result - tensor.data[at]) < 2e-4 * Math.max(size, terms)))
+                wrong.push(`${name}[${at}]: ${made.result}, not ${tensor.data[at]}`);
+            }
+          }
+          const made = trace.names.filter((name) => trace.tensors[name].made).length;
+          return { wrong: wrong.slice(0, 5), kinds: [...kinds], made };
+        })()"""
+    )
+    assert found["wrong"] == []
+    assert found["made"] >= (4 if view == "mlp" else 30)
+    if view == "gpt":
+        assert set(found["kinds"]) >= {"linear", "linear_t", "scores", "softmax", "mix", "dsoftmax", "dq", "dk", "dv"}
+        assert set(found["kinds"]) >= {"sum", "standard", "affine", "outer", "total", "row", "dpattern"}
+
+
+@needs_browser
+def test_pointing_at_a_cell_shows_its_number_what_made_it_and_its_gradient(vit: Seen) -> None:
+    traced, name = vit.traced, "blocks.0.attn.scores"
+    vit.open("#step=blocks.0.attn&head=1")
+    vit.point(name, 4, 2)
+    assert vit.value() == float(np.float32(traced[name][0, 1, 4, 2]))
+    assert vit.value("cell-gradient") == float(np.float32(traced["blocks.0.attn.dscores"][0, 1, 4, 2]))
+    product = float(traced["blocks.0.attn.q"][0, 4, 1] @ traced["blocks.0.attn.k"][0, 2, 1])
+    assert vit.value("cell-sum") == pytest.approx(product, rel=1e-5)
+    assert vit.value("cell-together") == pytest.approx(product / 2, rel=1e-5)  # scale 1 / sqrt(4)
+    panel = vit.tab.text(".panel")
+    assert "head 1 · query 4 “1,1” · key 2 “0,2”" in panel
+    assert "none: every token is seen" in panel
+    assert "scores = q @ k^T * scale + bias" in panel
+
+
+@needs_browser
+def test_forward_and_backward(vit: Seen) -> None:
+    vit.open("#step=blocks.0.ff")
+    assert "hidden_pre = x @ w_up + b_up" in vit.tab.text(".formulas")
+    vit.tab.click_on(".choices [data-value='backward']")
+    assert vit.state()["mode"] == "backward"
+    assert vit.tab.run("[...document.querySelectorAll('.track button')].map((one) => one.dataset.step)[0]") == "loss"
+    name = "blocks.0.ff.dhidden"
+    vit.point(name, 3, 5)
+    assert vit.value() == float(np.float32(vit.traced[name][0, 3, 5]))
+    assert "the loss grows" in vit.tab.text(".panel")
+    vit.tab.key("b")
+    assert vit.state()["mode"] == "forward"
+
+
+@needs_browser
+def test_the_mask_and_the_temperature_change_the_pattern_at_once(vit: Seen) -> None:
+    vit.open("#step=blocks.1.attn&layer=blocks.1.attn")
+    name = "blocks.1.attn.pattern"
+    vit.point(name, 2, 4)
+    assert vit.value() == float(np.float32(vit.traced[name][0, 0, 2, 4])) > 0
+    vit.tab.click_on(".choices [data-value='causal']")
+    vit.point(name, 2, 4)
+    assert vit.value() == 0
+    assert "causal: hidden" in vit.tab.text(".panel")
+    scores = vit.traced["blocks.1.attn.scores"][0, 0, 2].astype(np.float64)
+    weights = np.exp(scores[:3])
+    vit.point(name, 2, 1)
+    assert vit.value() == pytest.approx(weights[1] / weights.sum(), rel=1e-4)
+    vit.tab.run(
+        "(() => { const slider = document.querySelector('#temperature'); slider.value = 1; "
+        "slider.dispatchEvent(new Event('input')); })()"
+    )
+    vit.tab.settle()
+    assert vit.state()["temperature"] == 2
+    vit.point(name, 2, 1)
+    weights = np.exp(scores[:3] / 2)
+    assert vit.value() == pytest.approx(weights[1] / weights.sum(), rel=1e-4)
+    assert "worked out again" in vit.tab.text(f"[data-tensor='{name}']")
+
+
+@needs_browser
+def test_a_causal_model_can_be_looked_at_without_its_mask(tab: Tab, folder: Path) -> None:
+    one = seen(tab, folder, "gpt")
+    one.open("#step=blocks.0.attn")
+    name = "blocks.0.attn.pattern"
+    one.point(name, 1, 6)
+    assert one.value() == 0
+    tab.click_on(".choices [data-value='self']")
+    one.point(name, 1, 6)
+    scores = one.traced["blocks.0.attn.scores"][0, 0, 1].astype(np.float64)
+    weights = np.exp(scores - scores.max())
+    assert one.value() == pytest.approx(weights[6] / weights.sum(), rel=1e-4)
+
+
+@needs_browser
+def test_pointing_at_a_patch_shows_whom_it_looks_at(vit: Seen) -> None:
+    canvas = ".input canvas.cursor"
+    before = vit.tab.run("document.querySelector('.input canvas.base').toDataURL()")
+    x, y, width, height = vit.tab.box(canvas)
+    vit.tab.mouse(x + 5 * width / 6, y + 3 * height / 4)  # of 2 x 3 patches the last
+    vit.tab.settle()
+    assert "patch 1,2" in vit.tab.text(".caption")
+    assert vit.tab.run("document.querySelector('.input canvas.base').toDataURL()") != before
+    shares = vit.traced["blocks.0.attn.pattern"][0, 0, 5]
+    strongest = int(shares.argmax())
+    colours = vit.tab.run(
+        """(() => { const canvas = document.querySelector('.input canvas.base');
+        const context = canvas.getContext('2d');
+        const at = (i) => [(i % 3 + 0.5) * canvas.width / 3, (Math.floor(i / 3) + 0.5) * canvas.height / 2];
+        return [0, 1, 2, 3, 4, 5].map((i) => [...context.getImageData(...at(i), 1, 1).data]); })()"""
+    )
+    warmth = [red - blue for red, _, blue, _ in colours]  # the overlay is amber, the image grey
+    assert int(np.argmax(warmth)) == strongest
+    vit.tab.click(x + width / 6, y + height / 4)
+    assert vit.state()["token"] == 0
+    vit.tab.mouse(5, 5)
+    vit.tab.settle()
+    assert "patch 0,0" in vit.tab.text(".caption")
+
+
+@needs_browser
+def test_the_view_is_in_the_link(vit: Seen) -> None:
+    vit.open("#step=blocks.1.attn&mode=backward&head=1&cell=blocks.1.attn.dscores%403%2C1")
+    assert vit.value() == float(np.float32(vit.traced["blocks.1.attn.dscores"][0, 1, 3, 1]))
+    vit.tab.key("1")
+    vit.tab.key("b")
+    link = vit.tab.run("location.hash")
+    state = vit.state()
+    vit.open(link)
+    assert vit.state() == state
+    assert (state["head"], state["mode"], state["step"]) == (0, "forward", "blocks.1.attn")
+    vit.open("#head=99&step=nonsense&token=7000&temperature=x&cell=nothing@1,1&tensor=no")
+    assert vit.tab.problems == []
+
+
+@needs_browser
+def test_keys_alone_are_enough(vit: Seen) -> None:
+    tab = vit.tab
+    tab.key("n")
+    assert vit.state()["step"] == "blocks.0.resid_mid"
+    tab.key("p")
+    tab.key("2")
+    assert (vit.state()["step"], vit.state()["head"]) == ("blocks.0.attn", 1)
+    tab.key("/")
+    tab.type("1 dscores")
+    tab.key("Enter")
+    assert (vit.state()["tensor"], vit.state()["mode"]) == ("blocks.1.attn.dscores", "backward")
+    assert tab.run("document.querySelector('.found-card')?.dataset.tensor") == "blocks.1.attn.dscores"
+    tab.run(f"document.querySelector({json.dumps(vit.canvas('blocks.1.attn.dscores'))}).focus()")
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowDown"):
+        tab.key(key)
+    assert vit.value() == float(np.float32(vit.traced["blocks.1.attn.dscores"][0, 1, 1, 2]))
+    tab.key("a")
+    assert vit.state()["tab"] == "attention"
+    tab.key("o")
+    assert "How alike two positions are" in tab.text("main")
+    tab.key("?")
+    assert tab.run("document.querySelector('dialog').open")
+
+
+@needs_browser
+@pytest.mark.parametrize("view", ["vit", "gpt"])
+def test_saved_pictures_are_whole(tab: Tab, folder: Path, view: str) -> None:
+    tab.size(1440, 900)
+    one = seen(tab, folder, view)
+    for state in ("", "#tab=attention", "#tab=positions", "#mode=backward&step=blocks.0.ff"):
+        one.open(state)
+        saved = tab.run(
+            """(async () => {
+              const svg = [], png = [];
+              for (const paper of document.querySelectorAll('.paper')) {
+                svg.push(glassformer.asSvg(paper.figure.picture, 300, 'light'));
+                const blob = await glassformer.asPng(paper.figure.picture, 300, 'dark', 1);
+                png.push([...new Uint8Array(await blob.arrayBuffer()).slice(0, 24)]);
+              }
+              return { svg, png };
+            })()"""
+        )
+        assert len(saved["svg"]) >= 2
+        for text in saved["svg"]:
+            root = ElementTree.fromstring(text)
+            assert root.tag == "{http://www.w3.org/2000/svg}svg"
+            assert len(root) > 3
+        for start in saved["png"]:
+            assert bytes(start[:8]) == b"\x89PNG\r\n\x1a\n"
+            assert struct.unpack(">I", bytes(start[16:20]))[0] == 340  # 300 and the margins
+
+
+@needs_browser
+def test_a_saved_heat_map_has_the_colours_of_its_numbers(vit: Seen) -> None:
+    """Of signed numbers in the light theme, the darkest orange is the largest number, the darkest blue the smallest."""
+    vit.open("#step=head")
+    text = vit.tab.run("glassformer.asSvg(glassformer.figureOf('head.w').picture, 300, 'light')")
+    weights = vit.traced["head.w"]
+    shapes = [one.attrib for one in ElementTree.fromstring(text) if one.get("shape-rendering") == "crispEdges"]
+    rows, columns = weights.shape
+    cell = max(float(shape["width"]) for shape in shapes[:3]) if columns == 3 else 0
+    assert cell
+    grid = {
+        (round((float(s["y"]) - 54) / float(s["height"])), round((float(s["x"]) - 20) / cell)): s["fill"]
+        for s in shapes[: rows * columns]
+    }
+
+    def signed_darkness(fill: str) -> int:
+        red, green, blue = map(int, fill[4:-1].split(","))
+        return (1 if red > blue else -1) * (3 * 255 - red - green - blue)
+
+    shade = {place: signed_darkness(fill) for place, fill in grid.items()}
+    assert max(shade, key=shade.__getitem__) == np.unravel_index(weights.argmax(), weights.shape)
+    assert min(shade, key=shade.__getitem__) == np.unravel_index(weights.argmin(), weights.shape)
+
+
+@needs_browser
+@pytest.mark.parametrize("view", ["vit", "gpt"])
+@pytest.mark.parametrize("width", [360, 768, 1200, 1900])
+def test_nothing_sticks_out_on_any_screen(tab: Tab, folder: Path, view: str, width: int) -> None:
+    tab.size(width, 800, mobile=width < 500)
+    one = seen(tab, folder, view)
+    for state in ("", "#tab=attention", "#tab=positions"):
+        one.open(state)
+        assert tab.run("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+        narrow = tab.run("[...document.querySelectorAll('.paper')].filter((one) => one.clientWidth < 60).length")
+        assert narrow == 0
+
+
+@needs_browser
+def test_a_finger_on_a_phone(vit: Seen) -> None:
+    tab = vit.tab
+    tab.size(390, 844, mobile=True)
+    vit.open("#step=blocks.0.attn")
+    vit.point("blocks.0.attn.scores", 1, 1)
+    assert vit.value() == float(np.float32(vit.traced["blocks.0.attn.scores"][0, 0, 1, 1]))
+    _, top, width, height = tab.box(".panel")
+    assert top > 844 / 2
+    assert top + height <= 845
+    assert width == 390
+
+
+@needs_browser
+def test_light_and_dark(vit: Seen) -> None:
+    tab = vit.tab
+
+    def lightness() -> int:
+        return sum(tab.run("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"))
+
+    tab.scheme("dark")
+    assert lightness() < 120
+    tab.scheme("light")
+    assert lightness() > 700
+    tab.key("t")
+    assert lightness() < 120
+    assert vit.state()["theme"] == "dark"
+
+
+@needs_browser
+def test_names_from_outside_do_nothing(tab: Tab, folder: Path) -> None:
+    path = folder / "evil.html"
+    traced, subject = image_view(VIT, name=EVIL)
+    path.write_text(page(payload(traced, subject, run=EVIL)))
+    one = Seen(tab, path, traced)
+    one.open()
+    assert tab.run("document.querySelectorAll('img').length") == 0
+    assert "onerror" in tab.text("h1")
+    assert tab.problems == []
+
+
+@pytest.fixture(scope="module")
+def long_page(folder: Path) -> tuple[Path, Trace]:
+    model = GPT(text=Text(17, LONG), width=32, hidden=64, heads=4, depth=2)
+    traced, subject = text_view(model, tokens=LONG)
+    path = folder / "long.html"
+    path.write_text(page(payload(traced, subject)))
+    return path, traced
+
+
+@needs_browser
+def test_a_text_of_1024_tokens_stays_awake(tab: Tab, long_page: tuple[Path, Trace]) -> None:
+    path, traced = long_page
+    tab.size(1440, 900)
+    one = Seen(tab, path, traced)
+    one.open("#step=blocks.1.attn&layer=blocks.1.attn&head=2")
+    assert tab.run("glassformer.trace.tensors['blocks.1.attn.scores'].derived")
+    for word in ("scores", "pattern"):
+        name = f"blocks.1.attn.{word}"
+        one.point(name, 700, 300)
+        cell = tab.run(f"glassformer.figureOf('{name}').cell()")
+        shown = float(traced[name][0, 2, cell["row"], cell["column"]])
+        assert one.value() == pytest.approx(shown, rel=5e-3, abs=1e-5)
+    took = []
+    x, y = tab.middle(".input canvas.cursor")
+    for i in range(12):
+        start = tab.busy()
+        tab.mouse(x + 23 * i - 130, y + 10)
+        tab.settle()
+        took.append(tab.busy() - start)
+    assert 0 < np.median(took) < 0.1
+    for action in ("b", "b", "m", "3", "a", "o", "w"):
+        start = tab.busy()
+        tab.key(action)
+        assert tab.busy() - start < 2
+    assert tab.problems == []
+
+
+@needs_browser
+def test_a_closer_look_shows_single_cells(tab: Tab, long_page: tuple[Path, Trace]) -> None:
+    path, traced = long_page
+    one = Seen(tab, path, traced)
+    one.open("#step=blocks.0.attn")
+    name = "blocks.0.attn.pattern"
+    one.point(name, 500, 400)
+    tab.run(f"document.querySelector({json.dumps(one.canvas(name))}).focus()")
+    for _ in range(5):
+        tab.key("+")
+    width = tab.run(f"glassformer.figureOf('{name}').picture.box(glassformer.figureOf('{name}').cell(), 300).width")
+    assert width > 5
