@@ -254,6 +254,3 @@ def test_what_is_for_images_only(runs: dict[str, Run]) -> None:
     result = invoke(runs["tag"], TEXT, "--invert", "yes")
     assert result.exit_code == 2
     assert "reads no images" in result.output
-    message = "BERTFor reads no images, and only attention over images can be drawn yet; name a run that reads images"
-    with pytest.raises(DataError, match=message):
-        raise invoke(runs["tag"], TEXT, command="attend").exception
