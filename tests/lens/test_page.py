@@ -18,8 +18,9 @@ from glassformer.cli import app
 from glassformer.data import load as load_data
 from glassformer.errors import ContractError
 from glassformer.layers import Rotary
-from glassformer.lens import page as pages
-from glassformer.lens.page import bundle, page, payload, wrapped
+from glassformer.lens import payload as payloads
+from glassformer.lens.page import bundle, page, wrapped
+from glassformer.lens.payload import payload
 from glassformer.lens.subject import Subject, image_subject
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.walk import formulas
@@ -126,8 +127,8 @@ def test_every_number_is_in_the_page_to_the_bit() -> None:
 
 
 def test_a_large_trace_is_written_in_16_bits_near_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "EXACT", 1000)
-    monkeypatch.setattr(pages, "LARGEST", 100)
+    monkeypatch.setattr(payloads, "EXACT", 1000)
+    monkeypatch.setattr(payloads, "LARGEST", 100)
     traced, subject = image_view(VIT)
     shown = payload(traced, subject)
     assert shown["half"]
@@ -137,7 +138,7 @@ def test_a_large_trace_is_written_in_16_bits_near_its_numbers(monkeypatch: pytes
     gradient = traced["blocks.0.attn.dscores"][0]
     found = unpacked(shown["tensors"]["blocks.0.attn.dscores"], shown["tensors"])
     assert np.abs(found - gradient).max() < 1e-3 * np.abs(gradient).max()
-    monkeypatch.setattr(pages, "LARGEST", 20)
+    monkeypatch.setattr(payloads, "LARGEST", 20)
     assert "blocks.0.attn.w_q" in payload(traced, subject)["left_out"]
 
 

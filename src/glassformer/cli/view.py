@@ -34,7 +34,7 @@ def view(
     from glassformer.cli.output import report
     from glassformer.files import write_whole
     from glassformer.lens.page import page
-    from glassformer.lens.page import view as traced
+    from glassformer.lens.payload import view as traced
     from glassformer.train.run import load
 
     loaded = load("" if str(run) == "-" else run)
