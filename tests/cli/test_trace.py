@@ -140,7 +140,7 @@ def test_findings_are_of_the_whole_trace(tmp_path: Path) -> None:
         ("span", TEXT, "the model's own answer: "),
         ("masked", "<up> o<mask>e", "the model's own answer: '"),
         ("gpt", "one two", "the right answer: 'n', 'e', ' ', 't', 'w', 'o'"),
-        ("gpt", "one two one two", "the right answer: 'n', 'e', ' ', 't', 'w', 'o', ' ', 'o' and 6 more"),
+        ("gpt", "one two one t", "the right answer: 'n', 'e', ' ', 't', 'w', 'o', ' ', 'o' and 4 more"),
         ("t5", "test:3", "the right answer: '"),
         ("iris", "5.1,3.5,1.4,0.2", "the model's own answer: "),
     ],

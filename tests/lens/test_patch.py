@@ -153,9 +153,10 @@ def test_a_function_sees_what_the_changes_before_it_left() -> None:
 
 def test_a_value_and_a_function_together() -> None:
     embedded = 3 * before("gpt")["embed.y"]
-    found = patched("gpt", {"head.y": lambda logits: logits - 1, "embed.y": embedded})
+    found = patched("gpt", {"head.x": lambda x: x - 1, "embed.y": embedded})
     assert np.array_equal(found["embed.y"], embedded)
-    assert np.allclose(found["head.y"], patched("gpt", {"embed.y": embedded})["head.y"] - 1, atol=1e-5)
+    assert np.allclose(found["head.x"], patched("gpt", {"embed.y": embedded})["head.x"] - 1, atol=1e-5)
+    assert np.allclose(found.logits, found["head.x"] @ np.asarray(ready("gpt").params.embed.emb).T, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,11 @@ def test_a_value_and_a_function_together() -> None:
             UnknownNameError,
             r"no value of forward is called 'blocks.0.attn.patern' \(did you mean 'blocks.0.attn.pattern'",
         ),
-        ({"blocks.7.attn.z": lambda z: z}, UnknownNameError, r"'blocks.7.attn.z' \(did you mean 'blocks.0.attn.z'"),
+        (
+            {"blocks.7.attn.z": lambda z: z},
+            UnknownNameError,
+            r"'blocks.7.attn.z' \(did you mean 'blocks.1.attn.z' or 'blocks.0.attn.z'",
+        ),
         ({"pool.y": np.zeros((5, 11))}, ShapeError, r"pool.y is of shape \(5, 10\), what came for it of \(5, 11\)"),
         ({"pool.y": lambda y: y[0]}, ShapeError, r"pool.y is of shape \(5, 10\), what came for it of \(10,\)"),
         ({"head.dy": np.zeros((5, 5))}, UnknownNameError, "no value of forward is called 'head.dy'"),

@@ -14,7 +14,7 @@ from glassformer.check.cases import LAYERS, MODELS
 from glassformer.check.draw import is_float
 from glassformer.check.observe import observe
 from glassformer.errors import DataError, SettingError, ShapeError, UnknownNameError
-from glassformer.layers import Chain, Linear, Tanh
+from glassformer.layers import Linear
 from glassformer.lens.trace import as_numpy, compiled_pass
 from glassformer.losses import CrossEntropy, LabelSmoothing
 from glassformer.models import MLP, Images, PatchAttention, ViT
@@ -199,26 +199,50 @@ def test_a_label_that_weighs_nothing_may_be_anything(params: Any) -> None:
 
 
 def test_a_layer_that_takes_nothing_else_says_so() -> None:
-    layer = Chain((Linear(2, 2), Tanh()))
-    with pytest.raises(SettingError, match="Chain takes no 'mask'"):
+    layer = Linear(2, 2)
+    with pytest.raises(SettingError, match="Linear takes no 'mask'; it takes nothing besides params and x"):
         lens.trace(layer, layer.init(jax.random.key(0)), jnp.ones((1, 2)), mask=None)
 
 
 TINY = MLP(Images((1, 2, 1), classes=2, std=1 / 255), hidden=(2,))  # prepared, a pixel is what it was
 TABLE = """\
-MLP: 8 values, 8 gradients, loss 0.6931
-name          shape    mean  spread    norm
-------------  -------  ----  ------  ------
+MLP: 10 values, 8 gradients, loss 0.6931
+name         shape       mean  spread    norm
+-----------  -------  -------  ------  ------
 
 forward
-prepare.y     1x1x2x1   1.5     0.5   2.236
-layers.0.x    1x2       1.5     0.5   2.236
-layers.0.y    1x2         1       2   3.162
-relu.0.y      1x2       1.5     1.5       3
-layers.1.x    1x2       1.5     1.5       3
-layers.1.y    1x2         3       0   4.243
-loss.log_p    1x2    -0.6931      0  0.9803
-"""
+prepare.y    1x1x2x1      1.5     0.5   2.236
+layers.0.x   1x2          1.5     0.5   2.236
+layers.0.y   1x2            1       2   3.162
+relu.0.y     1x2          1.5     1.5       3
+layers.1.x   1x2          1.5     1.5       3
+layers.1.y   1x2            3       0   4.243
+loss.log_p   1x2      -0.6931       0  0.9803
+loss.labels  1              -       -       -
+loss.share   1              1       0       1
+loss.loss    -         0.6931       0  0.6931
+
+backward
+loss.dloss   -              1       0       1
+loss.dlog_p  1x2         -0.5     0.5       1
+layers.1.dy  1x2            0     0.5  0.7071
+layers.1.dx  1x2          0.5     0.5       1
+relu.0.dy    1x2          0.5     0.5       1
+layers.0.dy  1x2            0       0       0
+layers.0.dx  1x2            0       0       0
+prepare.dy   1x1x2x1        0       0       0
+
+parameters
+layers.0.w   2x2         0.25  0.8292   1.732
+layers.0.b   2              0       0       0
+layers.1.w   2x2          3.5   2.598   8.718
+layers.1.b   2              0       0       0
+
+gradients of the parameters
+layers.0.dw  2x2            0       0       0
+layers.0.db  2              0       0       0
+layers.1.dw  2x2            0   1.061   2.121
+layers.1.db  2              0     0.5  0.7071"""
 
 
 def tiny_params() -> Any:

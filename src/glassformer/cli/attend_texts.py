@@ -33,9 +33,10 @@ def attend_texts(run: "Run", words: Sequence[str], wanted: Wanted, out: Path) ->
     """The result, the same for people, and the picture."""
     import numpy as np
 
+    from glassformer.lens.asked import asked
     from glassformer.lens.attention import patterns
     from glassformer.lens.gradient_attention import gradient_attention
-    from glassformer.lens.said import asked, said
+    from glassformer.lens.said import said
     from glassformer.lens.token_maps import chosen, rollout_maps, token_maps
     from glassformer.lens.token_picture import token_picture
     from glassformer.lens.trace import trace

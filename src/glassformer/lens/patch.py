@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.errors import SettingError
 from glassformer.layers.contract import Layer
-from glassformer.lens.trace import Change, Trace, last_word, must_have, prepared, run
+from glassformer.lens.trace import Change, Trace, is_key, is_looped, last_word, must_have, prepared, run
 from glassformer.losses import CrossEntropy
 from glassformer.shapes import Array
 
@@ -52,18 +52,17 @@ def patch(
     [7, 2, 2]
     """
     go = partial(run, model, loss, params, prepared(model, x, labels, weights, dy, keywords))
-    functions = {name: change for name, change in changes.items() if callable(change)}
-    now = {name: Change(np.True_, jnp.asarray(change)) for name, change in changes.items() if name not in functions}
-    if not functions:
-        return go(now)
-    seen = go({})
-    must_have(functions, seen.values)
-    # one program for all of them, in which those that are not known yet are off
-    now |= {name: Change(np.False_, seen.values[name]) for name in functions}
-    for name in [name for name in seen.values if name in functions]:
-        value = go(now).values[name] if len(changes) > 1 else seen.values[name]
-        now[name] = Change(np.True_, jnp.asarray(functions[name](value)))
-    return go(now)
+    seen = now = go({})
+    must_have(changes, seen.values)
+    # one program serves every patch of this model: all values may be replaced in it, and most are not
+    replaceable = changes if is_looped(model) else seen.values
+    places = {name: Change(np.False_, seen.values[name]) for name in replaceable if not is_key(seen.values[name])}
+    for name in [name for name in seen.values if name in changes]:
+        change = changes[name]
+        value = jnp.asarray(change(now.values[name]) if callable(change) else change, seen.values[name].dtype)
+        places[name] = Change(np.True_, value)
+        now = go(places)
+    return now
 
 
 def ablate(

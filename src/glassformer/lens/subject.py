@@ -4,19 +4,20 @@ Where nobody knows the right answer, the model's own stands in for it: the gradi
 more sure of what it says.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
+from glassformer.lens.asked import as_batch, asked
 from glassformer.models.model import Model
-from glassformer.models.t5 import Inputs
-from glassformer.train.answers import Reading, TranslateAnswer, check_lengths, context_of, read, row_of, tokeniser_of
+from glassformer.train.answers import tokeniser_of
 from glassformer.train.resolve import text_of
 from glassformer.train.run import Run
 from glassformer.train.tasks import Masked, NextToken, Translate
-from glassformer.train.tasks.sequences import framed, symbol
+from glassformer.train.tasks.sequences import symbol
 
 CLASS = "class"  # the token in front of the patches
 
@@ -38,7 +39,7 @@ class Subject:
 def image_subject(run: Run, name: str, image: np.ndarray, label: int | None = None) -> Subject:
     """One image, uint8, of the run's shape."""
     x = run.as_batch(image[None])
-    labels = np.array([int(run.predict(x)[0]) if label is None else label], np.int32)
+    labels = own_answer(run, x) if label is None else np.array([label], np.int32)
     tokens: tuple[str, ...] = ()
     if hasattr(run.model, "patches"):
         rows, columns = run.model.patches.grid  # pyright: ignore[reportAttributeAccessIssue]
@@ -49,55 +50,31 @@ def image_subject(run: Run, name: str, image: np.ndarray, label: int | None = No
 
 def text_subject(run: Run, name: str, text: str, label: str | None = None) -> Subject:
     """A text, or a row of numbers, as the run's task reads it. `label` is the right class or translation, if known."""
+    task = run.recipe.task
+    given = asked(run, text, label if isinstance(task, Translate) else None)
+    tokens, target, _ = map(tuple, given.labels)
+    found = Subject("text", name, given.x, np.zeros(0), False, tokens, words=run.classes)
     if text_of(run.model) is None:
-        x = row_of(run, "the row", text)[None]
-        tokens = tuple(f"token {i}" for i in range(getattr(run.model, "tokens", 0)))
-        return answered(run, Subject("row", name, x, np.zeros(0), False, tokens, words=run.classes), label)
-    reading, tokeniser, task = read(run, "the text", text), tokeniser_of(run), run.recipe.task
-
-    def named(ids: list[int]) -> tuple[str, ...]:
-        return tuple(tokeniser.symbol(number) for number in ids)
-
-    vocabulary = named(list(range(min(tokeniser.size, text_of(run.model).vocabulary))))  # pyright: ignore[reportOptionalMemberAccess]
-    if isinstance(task, NextToken) and len(reading.ids) > 1:
-        check_length(run, reading, reading.ids[:-1])
-        x, labels = batch(reading.ids[:-1]), batch(reading.ids[1:])
-        return Subject("text", name, x, labels, True, named(reading.ids[:-1]), words=vocabulary)
+        return answered(run, replace(found, kind="row"), label)
     if isinstance(task, Translate):
-        return pair_subject(run, name, reading, label, vocabulary)
-    ids = reading.ids if isinstance(task, NextToken) else framed(tokeniser, reading.ids)
-    check_length(run, reading, ids)
-    weights = None
+        labels = as_batch(given.written)
+        words = vocabulary(run)
+        return replace(found, labels=labels, is_known=label is not None, tokens=target, memory=tokens, words=words)
+    if isinstance(task, NextToken) and len(tokens) > 1:
+        x, labels = given.x[:, :-1], given.x[:, 1:]
+        return replace(found, x=x, labels=labels, is_known=True, tokens=tokens[:-1], words=vocabulary(run))
     if isinstance(task, Masked):
-        mask = symbol(tokeniser, "mask")
-        weights = batch([int(number == mask) for number in ids]).astype(np.float32)
-    words = vocabulary if isinstance(task, Masked | NextToken) else run.classes
-    subject = Subject("text", name, batch(ids), np.zeros(0), False, named(ids), weights=weights, words=words)
-    return answered(run, subject, label)
+        found = replace(found, weights=(given.x == symbol(tokeniser_of(run), "mask")).astype(np.float32))
+    if isinstance(task, Masked | NextToken):
+        found = replace(found, words=vocabulary(run))
+    return answered(run, found, label)
 
 
-def pair_subject(run: Run, name: str, reading: Reading, label: str | None, words: tuple[str, ...]) -> Subject:
-    """A text to read and one to write; without a translation, the run's own."""
-    tokeniser = tokeniser_of(run)
-    pad, end = symbol(tokeniser, "pad"), symbol(tokeniser, "end")
-    if label is None:
-        answer = run.answer([reading.text])[0]
-        written = tokeniser.encode(answer.text if isinstance(answer, TranslateAnswer) else "")
-    else:
-        written = tokeniser.encode(label)
-    source, target, labels = [*reading.ids, end], [pad, *written], [*written, end]
-    check_length(run, reading, source)
-    check_length(run, reading, target)
-    return Subject(
-        kind="text",
-        name=name,
-        x=Inputs(source=batch(source), target=batch(target)),  # pyright: ignore[reportArgumentType]
-        labels=batch(labels),
-        is_known=label is not None,
-        tokens=tuple(map(tokeniser.symbol, target)),
-        memory=tuple(map(tokeniser.symbol, source)),
-        words=words,
-    )
+def vocabulary(run: Run) -> tuple[str, ...]:
+    """A model's table may have more rows than there are symbols, and fewer."""
+    tokeniser, text = tokeniser_of(run), text_of(run.model)
+    rows = tokeniser.size if text is None else min(tokeniser.size, text.vocabulary)
+    return tuple(map(tokeniser.symbol, range(rows)))
 
 
 def answered(run: Run, subject: Subject, label: str | None) -> Subject:
@@ -105,17 +82,18 @@ def answered(run: Run, subject: Subject, label: str | None) -> Subject:
     if label in run.classes:
         labels, is_known = np.array([run.classes.index(label)], np.int32), True  # pyright: ignore[reportArgumentType]
     else:
-        logits = jax.jit(lambda params, x: run.model.forward(params, x)[0])(run.params, subject.x)
-        labels, is_known = np.asarray(logits).argmax(axis=-1).astype(np.int32), False
-    return Subject(**{**vars(subject), "labels": labels, "is_known": is_known})
+        labels, is_known = own_answer(run, subject.x), False
+    return replace(subject, labels=labels, is_known=is_known)
 
 
-def check_length(run: Run, reading: Reading, ids: list[int]) -> None:
-    check_lengths([reading], [ids], context_of(run))
+def own_answer(run: Run, x: Any) -> np.ndarray:
+    return np.asarray(logits_of(run.model, run.params, x)).argmax(axis=-1).astype(np.int32)
 
 
-def batch(ids: list[int]) -> np.ndarray:
-    return np.array([ids], np.int32)
+@partial(jax.jit, static_argnums=0)
+def logits_of(model: Any, params: Any, x: Any) -> Any:
+    """Compiled once for a model and a shape, however often its weights are loaded anew."""
+    return model.forward(params, x)[0]
 
 
 def reads_images(run: Run) -> bool:
