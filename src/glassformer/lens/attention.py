@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.lens.kinds import is_pattern, kind_of
+from glassformer.lens.maps import AttentionMaps
 from glassformer.models import PatchAttention, ViT
 from glassformer.models.model import Model, Network
 from glassformer.names import recording, visiting
@@ -25,7 +26,7 @@ LEAST = 1 / 4  # of the even share: the dark end of the colours, for this and le
 Query = tuple[int, int] | Literal["mean", "class"]  # a patch (row, column); the mean over all patches; the class token
 
 
-def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> dict[str, np.ndarray]:
+def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> AttentionMaps:
     """Attention patterns (B, H, T, S) of a batch by name, in the order of forward; rows add up to 1, or to 0 where a
     query may look nowhere. `keywords` are what else the model's forward takes, such as keep. A T5 has three kinds:
     `encoder.blocks.0.attn.pattern`, `decoder.blocks.0.attn.pattern` and `decoder.blocks.0.cross.pattern`.
@@ -43,9 +44,9 @@ def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> dict
     return patterns(model, seen)
 
 
-def patterns(model: Network, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def patterns(model: Network, values: Mapping[str, Any]) -> AttentionMaps:
     """Those among the values of a forward; a model that has none is refused."""
-    maps = {name: np.asarray(value) for name, value in values.items() if is_pattern(name)}
+    maps = AttentionMaps({name: np.asarray(value) for name, value in values.items() if is_pattern(name)})
     if not maps:
         raise UnknownNameError(
             f"{type(model).__name__} has no attention: no value in its forward is called 'pattern'; "

@@ -26,7 +26,7 @@ from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.lens.stream import stream_of
 from glassformer.lens.trace import Trace
 from glassformer.models import BERT, GPT, T5, BERTFor, ViT
-from glassformer.tables import text_table
+from glassformer.tables import html_table, text_table
 
 SHOWN = 12  # parts in a table
 
@@ -73,19 +73,30 @@ class Attribution:
         """(B, T): everything that was written into each token; with the head's bias it adds up to the logit."""
         return np.sum([part.at for part in self.parts if part.at is not None], axis=0)
 
-    def table(self, sample: int = 0, most: int = SHOWN) -> str:
+    def rows(self, sample: int = 0, most: int = SHOWN) -> list[list[str]]:
         """The parts that add or take the most, of one sample."""
         order = sorted(self.parts, key=lambda part: -abs(part.amount[sample]))
         rows = [[part.title, f"{part.amount[sample]:+.4f}"] for part in order[:most]]
         if len(order) > most:
             rest = sum(part.amount[sample] for part in order[most:])
             rows.append([f"{len(order) - most} more, together", f"{rest:+.4f}"])
+        return rows
+
+    def head(self, sample: int) -> list[str]:
         where = "" if self.place is None else f", token {self.place[sample]}"
-        total = ["sum", f"{self.total()[sample]:+.4f}"]
-        return "\n".join(text_table([f"logit {self.label[sample]}{where}", "adds"], rows, left=1, total=total))
+        return [f"logit {self.label[sample]}{where}", "adds"]
+
+    def sum(self, sample: int) -> list[str]:
+        return ["sum", f"{self.total()[sample]:+.4f}"]
+
+    def table(self, sample: int = 0, most: int = SHOWN) -> str:
+        return "\n".join(text_table(self.head(sample), self.rows(sample, most), left=1, total=self.sum(sample)))
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        return html_table(self.head(0), self.rows(), left=1, total=self.sum(0))
 
 
 def attribution(trace: Trace, *, label: Any = None, place: Any = None) -> Attribution:

@@ -16,12 +16,13 @@ import numpy as np
 
 from glassformer.errors import UnknownNameError
 from glassformer.lens.kinds import Kind, is_pattern
+from glassformer.lens.maps import AttentionMaps
 from glassformer.lens.rollout import rolled
 from glassformer.lens.trace import Trace
 from glassformer.names import gradient_name
 
 
-def gradient_attention(trace: Trace) -> dict[str, np.ndarray]:
+def gradient_attention(trace: Trace) -> AttentionMaps:
     """Relevance (B, H, T, S) of every pattern, by its name: `blocks.0.attn.pattern`, `decoder.blocks.0.cross.pattern`.
 
     >>> from glassformer.lens.trace import trace
@@ -43,7 +44,7 @@ def gradient_attention(trace: Trace) -> dict[str, np.ndarray]:
             "the gradient of the logits: 1 at the answer, 0 elsewhere"
         )
     sign = 1 if trace.loss is None else -1
-    return {name: np.maximum(sign * trace[name] * trace[gradient_name(name)], 0) for name in names}
+    return AttentionMaps({name: np.maximum(sign * trace[name] * trace[gradient_name(name)], 0) for name in names})
 
 
 def averaged(relevance: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
