@@ -1,0 +1,90 @@
+"""Cells: a recipe without its seed. A comparison is two cells, with and without something, seed by seed.
+
+add       baseline + on + factor          against  baseline + on
+best      baseline + the best of each subject that helps (chosen on validation)
+remove    best - one of its factors       against  best, turned round: what the factor is worth where all others are
+pair      baseline + a + b                interaction = (ab - a) - (b - baseline)
+
+Cells with the same recipe are one cell, whatever they are called: computed once, and used everywhere.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from glassformer.errors import SettingError
+from glassformer.lab.plan import MAIN, Plan
+from glassformer.train.recipe import Recipe
+from glassformer.train.settings import to_plain
+
+Kind = Literal["add", "remove", "pair"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    factors: tuple[str, ...]  # in the plan's order
+    group: str
+    recipe: Recipe
+
+    @property
+    def title(self) -> str:
+        return " + ".join(self.factors) or "baseline"
+
+    @property
+    def key(self) -> str:
+        """The same for the same training, on any machine."""
+        return key_of(self.recipe)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    kind: Kind
+    factors: tuple[str, ...]  # what is compared: one, of a pair two
+    group: str
+    without: Cell
+    with_: Cell
+
+
+def key_of(recipe: Recipe) -> str:
+    """Of what decides the numbers. Which engine computes them, on how many threads, does not."""
+    plain = to_plain(replace(recipe, training=replace(recipe.training, seed=0)))
+    plain["engine"] = {"rng": recipe.engine.rng}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def cell(plan: Plan, factors: Iterable[str], group: str = MAIN) -> Cell:
+    chosen = set(factors)
+    names = tuple(factor.name for factor in plan.factors if factor.name in chosen)
+    return Cell(names, group, plan.recipe(names, group))
+
+
+def additions(plan: Plan) -> list[Comparison]:
+    """Every factor against its reference. A factor that changes nothing there is refused."""
+    found = []
+    for factor in plan.factors:
+        without, with_ = (cell(plan, names, factor.group) for names in (factor.on, (*factor.on, factor.name)))
+        if without.key == with_.key:
+            raise SettingError(
+                f"{plan.name}: factor {factor.name!r} changes nothing: {dict(factor.changes)} is what "
+                f"{without.title!r} has already; change it to another value, or leave it out"
+            )
+        found.append(Comparison("add", (factor.name,), factor.group, without, with_))
+    return found
+
+
+def removals(plan: Plan, best: Cell) -> list[Comparison]:
+    """What each factor is worth where all the others are. `with_` is the best."""
+    found = []
+    for name in best.factors:
+        without = cell(plan, (one for one in best.factors if one != name), best.group)
+        found.append(Comparison("remove", (name,), best.group, without, best))
+    return found
+
+
+def pairs(plan: Plan, strongest: list[str]) -> list[Comparison]:
+    """Every two of the strongest, together; `without` is the baseline."""
+    base = cell(plan, ())
+    names = [(a, b) for i, a in enumerate(strongest) for b in strongest[i + 1 :]]
+    return [Comparison("pair", two, MAIN, base, cell(plan, two)) for two in names]

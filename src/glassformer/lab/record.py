@@ -1,0 +1,108 @@
+"""What is written down of one run, as it ends: one line of JSON, flushed to the disk.
+
+A study folder holds `results.jsonl`, to which lines are only ever added, under a lock: a killed study loses the run it
+was in, several processes may work on one study, and a line that was cut off by a power cut is left out.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import FileError
+
+FILE = "results.jsonl"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One cell with one seed."""
+
+    key: str  # of the cell
+    seed: int
+    failed: str = ""  # why there are no numbers: "not finite in epoch 2"; nothing: all went well
+    loss: tuple[float, ...] = ()  # of training, by epoch
+    validation: tuple[float, ...] = ()  # accuracy by epoch; empty where nothing is held out
+    test: float | None = None  # accuracy of the last weights, read once, at the end
+    steps: int = 0  # of training, in all
+    seconds: float = 0.0
+    parameters: int = 0
+    engine: str = ""
+    machine: str = ""  # "NVIDIA H200", "AMD EPYC 9454, 2 cores"
+    inside: dict[str, float] = field(default_factory=dict)  # what the lens sees in the trained model: inside.py
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.key, self.seed
+
+
+class Results:
+    """The records of a study, on the disk and in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        self.records: dict[tuple[str, int], Record] = {}
+        self.read = 0  # bytes of the file that are known
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what others have added."""
+        if not self.path.exists():
+            return
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.read)
+                new = file.read()
+        except OSError as error:
+            raise FileError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+        whole = new[: new.rfind(b"\n") + 1]
+        self.read += len(whole)
+        for line in whole.splitlines():
+            record = parse(line)
+            if record is not None:
+                self.records.setdefault(record.place, record)
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Durably, before anything else happens."""
+        data = b"".join(json.dumps(asdict(record)).encode() + b"\n" for record in records)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if file.tell() and not ends_with_newline(self.path):
+                    data = b"\n" + data  # somebody was killed in the middle of a line
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise FileError(
+                f"{self.path}: a result cannot be written: {error.strerror or error}; those before it are kept. "
+                "Free some space and start the same command again"
+            ) from None
+        self.refresh()
+
+    def __contains__(self, place: object) -> bool:
+        return place in self.records
+
+    def of(self, key: str) -> dict[int, Record]:
+        """By seed."""
+        return {seed: record for (cell, seed), record in self.records.items() if cell == key}
+
+
+def ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def parse(line: bytes) -> Record | None:
+    """None for what is no record: the rest of a line that was cut off."""
+    try:
+        plain: Any = json.loads(line)
+        lists = {name: tuple(plain[name]) for name in ("loss", "validation")}
+        return Record(**{**plain, **lists})
+    except (ValueError, TypeError, KeyError):
+        return None
