@@ -16,7 +16,7 @@ ORDER = [  # a room may import from its own line and from the lines above it
     {"models"},
     {"train", "recipes", "native"},
     {"check", "lens", "hub", "generate"},
-    {"bench"},
+    {"bench", "lab", "plans"},
     {"cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}

@@ -47,6 +47,7 @@ unfinished = 3
 COMMANDS = [
     *(("train",), ("eval",), ("predict",), ("attend",), ("trace",), ("info",), ("gradcheck",), ("data",), ("bench",)),
     *(("generate",), ("import",), ("export",)),
+    ("studio",),
     *(
         ("bench", "gradients"),
         ("bench", "train"),

@@ -28,7 +28,7 @@ QUIET = [
     "--hide-scrollbars",
     "--remote-debugging-port=0",
     "--remote-allow-origins=*",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--force-color-profile=srgb",
 ]
 
@@ -164,6 +164,10 @@ class Tab:
         """Seconds the page has computed so far, of its own thread: other programs on the machine do not count."""
         metrics = {one["name"]: one["value"] for one in self.send("Performance.getMetrics")["metrics"]}
         return metrics["TaskDuration"]
+
+    def downloads_to(self, folder: Path) -> None:
+        """Files that are saved from now on lie there."""
+        self.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
 
     def picture(self, path: Path, *, whole: bool = False) -> None:
         more = {}

@@ -20,6 +20,7 @@ from glassformer.cli.gradcheck import gradcheck
 from glassformer.cli.import_ import import_
 from glassformer.cli.info import info
 from glassformer.cli.predict import predict
+from glassformer.cli.studio import studio
 from glassformer.cli.trace import trace
 from glassformer.cli.train import train
 from glassformer.cli.view import view
@@ -39,6 +40,7 @@ app.command()(predict)
 app.command()(attend)
 app.command()(trace)
 app.command()(view)
+app.command()(studio)
 app.command()(generate)
 app.command()(info)
 app.command()(gradcheck)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from glassformer.data.texts import Example, Texts
     from glassformer.train.answers import Answer, Guess
     from glassformer.train.run import Run
 
@@ -71,70 +70,16 @@ def text_file(word: str) -> str:
 
 
 def test_sample(run: "Run", word: str, number: int) -> Given:
-    from glassformer.data import ARRAYS
-    from glassformer.data.text_sources import load_texts
     from glassformer.errors import DataError
-    from glassformer.train.resolve import text_of
-    from glassformer.train.tasks import Masked, NextToken
+    from glassformer.train.known_texts import known_texts
 
-    if run.recipe.data == ARRAYS:
-        raise DataError(f"{word}: the data of {run.path} was given in Python, which no file holds; write the text here")
-    if text_of(run.model) is None:
-        data = run.load_data()
-        row, label = data.test.x[within(word, number, len(data.test.x))], data.test.labels[number]
-        return Given(word, ",".join(map(str, row)), data.classes[label])
-    texts = load_texts(run.recipe.data)
-    if isinstance(run.recipe.task, Masked | NextToken):
-        pieces = [piece for example in texts.test for piece in pieces_of(run, example.text)]
-        return pieces[within(word, number, len(pieces))]._replace(name=word)
-    example = texts.test[within(word, number, len(texts.test))]
-    return Given(word, example.text, expected_of(run, texts, example))
-
-
-def within(word: str, number: int, count: int) -> int:
-    from glassformer.errors import DataError
-
-    if number >= count:
-        raise DataError(f"{word}: there are {count:,} test samples, numbered 0 to {count - 1:,}")
-    return number
-
-
-def expected_of(run: "Run", texts: "Texts", example: "Example") -> Any:
-    from glassformer.train.tasks import Classify, Translate
-
-    task = run.recipe.task
-    if isinstance(task, Classify):
-        return texts.classes[example.label] if example.label >= 0 else None
-    if isinstance(task, Translate):
-        return example.target
-    parts = [
-        {"name": name, "text": example.text[start:end], "start": start, "end": end}
-        for name, start, end in example.parts
-        if name in run.classes
-    ]
-    return next(iter(parts), None) if len(run.classes) == 1 else parts  # span asks for one, tag for all
-
-
-def pieces_of(run: "Run", text: str) -> Iterator[Given]:
-    """A long text, cut to the run's context; of a masked run with as large a share covered up as it learned by."""
-    from glassformer.train.answers import context_of, tokeniser_of
-    from glassformer.train.tasks import Masked
-
-    task, tokeniser, context = run.recipe.task, tokeniser_of(run), context_of(run)
-    ids, places = tokeniser.offsets(text)
-    room = context - 2 if isinstance(task, Masked) else context
-    for at in range(0, len(ids), room):
-        end = min(at + room, len(ids))
-        start, stop = places[at][0], places[end - 1][1]
-        if not isinstance(task, Masked):
-            yield Given("", text[start:stop], tokeniser.symbol(ids[end]) if end < len(ids) else None)
-            continue
-        step = round(1 / task.share)
-        covered = range(at + min(step, end - at) // 2, end, step)
-        shown = text[start:stop]
-        for i in reversed(covered):
-            shown = f"{shown[: places[i][0] - start]}<mask>{shown[places[i][1] - start :]}"
-        yield Given("", shown, [tokeniser.symbol(ids[i]) for i in covered])
+    try:
+        known = known_texts(run)
+    except DataError as error:
+        raise DataError(f"{word}: {error}") from None
+    if number >= len(known):
+        raise DataError(f"{word}: there are {len(known):,} test samples, numbered 0 to {len(known) - 1:,}")
+    return Given(word, *known[number])
 
 
 def as_plain(given: Given, answer: "Answer") -> dict[str, Any]:

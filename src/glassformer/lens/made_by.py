@@ -71,6 +71,7 @@ RULES = [
             ("w_o", "joined", "dy", ""),
             ("w_up", "x", "dhidden_pre", ""),
             ("w_down", "hidden", "dy", ""),
+            ("emb", "dlogits", "x", ""),
         ]
     ),
     *(
@@ -87,6 +88,7 @@ RULES = [
     ),
 ]
 
+SCALED = ("scores", "dq", "dk")
 WRITTEN = {
     "linear": "{x} @ {w}",
     "linear_t": "{x} @ {w}^T",
@@ -109,7 +111,7 @@ def made_by(name: str, known: Collection[str], before: Callable[[str], str], sca
     """The first rule that fits: {"kind": "linear", "x": "patch.x", "w": "patch.w", "b": "patch.b"}; None: no rule does.
 
     `before` gives the value that went into the layer, which the layer itself does not name, or what seems to be it;
-    `scales` are those of attention.
+    `scales` are those of attention and of tied heads.
     """
     for rule in RULES:
         scope = within(name, rule.word)
@@ -123,7 +125,7 @@ def made_by(name: str, known: Collection[str], before: Callable[[str], str], sca
             elif not word.startswith("("):
                 break
         else:
-            if rule.kind in ("scores", "dq", "dk"):
+            if rule.kind in SCALED or "dlogits" in rule.parts.values() or rule.word == "logits":
                 made["scale"] = scales[scope.rstrip(".")]
             return made
     return sums(name, known) or positions(name, known, before)

@@ -18,7 +18,7 @@ from glassformer.lens.subject import CLASS, Subject
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.walk import equation_of, last, owner_of, walk
 from glassformer.losses import CrossEntropy
-from glassformer.models import PatchAttention, ViT
+from glassformer.models import PatchAttention, PatchBlock, ViT
 from glassformer.names import gradient_name
 from glassformer.train.run import Run
 
@@ -49,7 +49,7 @@ def payload(traced: Trace, subject: Subject, run: str = "", loss: Layer = CrossE
     steps = walk(values, gradients, weights, same, {"pool": module_of(pool), "loss": module_of(loss)})
     layers = attentions(values, subject)
     known = {**values, **gradients, **weights, **weight_gradients}
-    scales = {layer["name"]: layer["scale"] for layer in layers}
+    scales = {layer["name"]: layer["scale"] for layer in layers} | tied_scales(values, weights)
     order = [name for name in values if name not in same]
 
     def before(name: str) -> str:
@@ -172,7 +172,7 @@ class Writer:
 
     def numbers(self, name: str, array: np.ndarray) -> dict[str, Any]:
         key = (array.size, hashlib.sha256(np.ascontiguousarray(array).tobytes()).digest())
-        found = self.seen.setdefault(key, name)
+        found = self.seen.setdefault(key, name) if array.size > 1 else name  # single numbers are alike by chance
         if found != name:
             return {"same": found}
         plain = np.ascontiguousarray(array, np.float32)
@@ -252,10 +252,25 @@ def scale_of(values: dict[str, np.ndarray], scope: str, width: int) -> float:
     scores = np.asarray(values[f"{scope}.scores"], np.float64)
     if f"{scope}.bias" in values:
         scores = scores - np.asarray(values[f"{scope}.bias"], np.float64)
-    products = np.einsum("thd,shd->hts", q, k)
-    found = float((scores * products).sum() / max((products * products).sum(), 1e-30))
-    usual = width**-0.5
-    return next((fixed for fixed in (usual, 1.0) if abs(found - fixed) < 1e-3 * fixed), found)
+    return factor(scores, np.einsum("thd,shd->hts", q, k), width)
+
+
+def tied_scales(values: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> dict[str, float]:
+    """By what x @ emb^T is multiplied in a head that is tied to an embedding: {"head": 0.125}."""
+    found = {}
+    for name, logits in values.items():
+        scope = owner_of(name)
+        if last(name) != "logits" or f"{scope}.emb" not in values:
+            continue
+        x, emb = (np.asarray(values[f"{scope}.{word}"], np.float64) for word in ("x", "emb"))
+        found[scope] = factor(np.asarray(logits, np.float64) - weights.get(f"{scope}.b", 0.0), x @ emb.T, x.shape[-1])
+    return found
+
+
+def factor(scaled: np.ndarray, products: np.ndarray, width: int) -> float:
+    """The one number between two arrays, by least squares; exact where it is 1 / sqrt(width) or 1."""
+    found = float((scaled * products).sum() / max((products * products).sum(), 1e-30))
+    return next((fixed for fixed in (width**-0.5, 1.0) if abs(found - fixed) < 1e-3 * fixed), found)
 
 
 def input_of(model: Any, subject: Subject) -> dict[str, Any]:
@@ -263,7 +278,7 @@ def input_of(model: Any, subject: Subject) -> dict[str, Any]:
     if subject.kind == "image":
         image = np.asarray(subject.x[0])
         plain |= {"shape": list(image.shape), "pixels": encoded(image.astype(np.uint8))}
-        if isinstance(model, ViT | PatchAttention):
+        if isinstance(model, ViT | PatchAttention | PatchBlock):
             plain |= {"grid": list(model.patches.grid), "first": int(CLASS in subject.tokens[:1])}
     if subject.kind == "row":
         plain |= {"row": np.asarray(subject.x[0]).tolist()}

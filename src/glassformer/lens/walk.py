@@ -43,6 +43,28 @@ TITLES = {
     "cells": "Recurrent cell",
     "layers": "Linear layer",
 }
+SHORT = {  # where a title is too long to stand in a row with all others
+    "prepare": "Standardise",
+    "patches": "Patches",
+    "patch": "Embed",
+    "class_token": "Class token",
+    "embed": "Look up",
+    "embed_target": "Look up target",
+    "segment": "Segment",
+    "positions": "Positions",
+    "norm": "Norm",
+    "resid_pre": "In",
+    "resid_mid": "Add",
+    "resid_cross": "Add",
+    "resid_post": "Add",
+    "sum": "Add",
+    "pool": "Pool",
+    "last": "Last token",
+    "first": "First token",
+    "head": "Read out",
+    "relu": "ReLU",
+    "spread": "Spread",
+}
 # the first whose words are all among the values and weights of a step
 LAYERS = [
     ({"gate_pre", "hidden"}, ("layers.gated_feed_forward",)),
@@ -84,6 +106,7 @@ class Step:
 
     id: str  # blocks.0.attn
     title: str
+    short: str  # the same in a word or two
     where: str  # block 0; nothing outside of blocks
     about: str  # the first line of the layer's docstring
     forward: tuple[str, ...]  # formulas
@@ -122,6 +145,7 @@ def walk(
             Step(
                 id=names[-1] if at_block else owner,
                 title=title_of(names[-1] if at_block else owner),
+                short=title_of(names[-1] if at_block else owner, {**TITLES, **SHORT}),
                 where=where_of(owner),
                 about=about(modules[0]) if modules else "",
                 forward=tuple(own_formulas(nested(modules, "forward"), names if at_block else ())),
@@ -151,9 +175,9 @@ def is_idle(owner: str, names: tuple[str, ...]) -> bool:
     return last(owner).startswith("drop") and len(names) == 1
 
 
-def title_of(name: str) -> str:
+def title_of(name: str, titles: Mapping[str, str] = TITLES) -> str:
     word = next((part for part in reversed(name.split(".")) if not part.isdecimal()), name)
-    return TITLES.get(word) or TITLES.get(word.rstrip("0123456789")) or word.replace("_", " ").capitalize()
+    return titles.get(word) or titles.get(word.rstrip("0123456789")) or word.replace("_", " ").capitalize()
 
 
 def where_of(owner: str) -> str:

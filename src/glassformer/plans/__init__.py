@@ -1,0 +1,1 @@
+"""The built-in plans of `glassformer investigate`, one TOML file each."""

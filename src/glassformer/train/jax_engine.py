@@ -39,13 +39,17 @@ class Batches(NamedTuple):
 class JaxEngine:
     name = "jax"
 
-    def __init__(self, recipe: Recipe, train: Any, seeds: tuple[int, ...]) -> None:
+    def __init__(
+        self, recipe: Recipe, train: Any, seeds: tuple[int, ...], last: optax.GradientTransformation | None = None
+    ) -> None:
+        """`last` is put behind the recipe's optimiser."""
         self.recipe, self.seeds = recipe, seeds
         self.total = recipe.task.count(train)
         self.count = recipe.training.of_an_epoch(self.total)
         self.samples = jax.tree.map(jnp.asarray, train)
         self.steps = -(-self.count // recipe.training.batch)
         optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
+        optimiser = optimiser if last is None else optax.chain(optimiser, last)
         self.init_optimiser = self.over_seeds(optimiser.init)
         step = partial(take_step, recipe, optimiser)
         shared = Batches(samples=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]

@@ -2,7 +2,7 @@
 import { percent, visible } from "./dom.js";
 import { INK } from "./colours.js";
 
-const LINE = 19;
+const LINE = 16;
 const MOST = 12;
 
 export function barsPicture({ title, names, shares, label }) {
@@ -19,11 +19,12 @@ export function barsPicture({ title, names, shares, label }) {
       order.forEach((i, line) => {
         const y = line * LINE;
         const strong = i === best;
-        surface.text(left - 10, y + 14, visible(names[i]).slice(0, 12), { fill: strong ? ink.text : ink.quiet, size: 12.5, align: "right", weight: strong ? 650 : 400 });
-        surface.rect(left, y + 4, room, 12, { fill: ink.rule, opacity: 0.45, radius: 3 });
-        surface.rect(left, y + 4, Math.max(room * shares[i], 1.5), 12, { fill: strong ? ink.mark : ink.quiet, radius: 3 });
-        surface.text(width, y + 14, percent(shares[i]), { fill: strong ? ink.text : ink.quiet, size: 12, align: "right", weight: strong ? 650 : 400 });
-        if (i === label) surface.text(left + room - 6, y + 13.5, "label", { fill: shares[i] > 0.8 ? ink.ground : ink.quiet, size: 10.5, weight: 600, align: "right" });
+        surface.text(left - 10, y + 12, visible(names[i]).slice(0, 12), { fill: strong ? ink.text : ink.quiet, size: 12.5, align: "right", weight: strong ? 650 : 400 });
+        surface.rect(left, y + 3, room, 10, { fill: ink.rule, opacity: 0.45, radius: 3 });
+        surface.rect(left, y + 3, Math.max(room * shares[i], 1.5), 10, { fill: strong ? ink.mark : ink.quiet, radius: 3 });
+        surface.text(width, y + 12, percent(shares[i]), { fill: strong ? ink.text : ink.quiet, size: 12, align: "right", weight: strong ? 650 : 400 });
+        const inside = shares[i] > 0.6; // on the bar, else on what is left of the line
+        if (i === label) surface.text(left + room * (inside ? shares[i] : 1) - 6, y + 11.5, "label", { fill: inside ? ink.ground : ink.quiet, size: 10.5, weight: 600, align: "right" });
       });
     },
     hit: () => null,

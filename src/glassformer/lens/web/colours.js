@@ -38,12 +38,13 @@ export function css([red, green, blue], opacity = 1) {
   return opacity === 1 ? `rgb(${red},${green},${blue})` : `rgba(${red},${green},${blue},${opacity})`;
 }
 
-// Ink that can be read on a colour.
-export function inkOn([red, green, blue]) {
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#14161a" : "#ffffff";
+// Ink that can be read on a colour: whichever of the two is further from it in light.
+export function inkOn(colour) {
+  const [red, green, blue] = colour.map((channel) => (channel / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#14161a" : "#ffffff";
 }
 
 export const INK = {
-  light: { text: "#1d1f23", quiet: "#6a6d75", rule: "#d9d6cf", ground: "#ffffff", mark: "#c2410c", halo: "#ffffff" },
-  dark: { text: "#eceae6", quiet: "#9b9ea6", rule: "#363a42", ground: "#1b1e24", mark: "#ff9d5c", halo: "#0d0f12" },
+  light: { text: "#1d1f23", quiet: "#6a6d75", rule: "#d9d6cf", ground: "#ffffff", mark: "#c2410c", made: "#0f7b6c", halo: "#ffffff" },
+  dark: { text: "#eceae6", quiet: "#9b9ea6", rule: "#363a42", ground: "#1b1e24", mark: "#ff9d5c", made: "#5fd3bf", halo: "#0d0f12" },
 };

@@ -17,7 +17,7 @@ export function derive(trace, name, entry) {
     done.add(head);
     WORDS[word](trace, scope, head, T, S, data.subarray(head * T * S, (head + 1) * T * S));
   };
-  return { data, need };
+  return { data, need, worked: () => done.size };
 }
 
 const WORDS = {

@@ -41,6 +41,7 @@ export function figure(picture, { onPoint, onPick, describe, tools = true, plain
   let seen = false;
   let stale = true;
   let cell = null;
+  let marks = []; // cells, rows or columns that are framed while something else is pointed at
 
   const self = {
     element,
@@ -68,7 +69,14 @@ export function figure(picture, { onPoint, onPick, describe, tools = true, plain
       if (tell && onPoint) onPoint(cell);
       if (describe && cell) top.setAttribute("aria-description", describe(cell));
     },
+    mark(places) {
+      if (!places.length && !marks.length) return;
+      marks = places;
+      drawCursor();
+    },
     cell: () => cell,
+    boxOf: (place) => (width ? picture.box?.(place, width) : null),
+    marks: () => marks,
   };
 
   function prepared(canvas) {
@@ -94,14 +102,18 @@ export function figure(picture, { onPoint, onPick, describe, tools = true, plain
   function drawCursor() {
     if (!width || stale) return;
     const context = prepared(top);
-    const box = cell && picture.box?.(cell, width);
-    if (!box) return;
     const ink = INK[theme()];
+    for (const place of marks) frame(context, picture.box?.(place, width), ink.halo, ink.made);
+    frame(context, cell && picture.box?.(cell, width), ink.halo, ink.mark);
+  }
+
+  function frame(context, box, halo, mark) {
+    if (!box) return;
     const x = box.x - 1;
     const y = box.y - 1;
     const wide = Math.max(box.width, 3) + 2;
     const tall = Math.max(box.height, 3) + 2;
-    for (const [colour, line] of [[ink.halo, 4], [ink.mark, 2]]) {
+    for (const [colour, line] of [[halo, 4], [mark, 2]]) {
       context.strokeStyle = colour;
       context.lineWidth = line;
       context.strokeRect(x, y, wide, tall);

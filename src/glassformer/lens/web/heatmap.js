@@ -3,30 +3,38 @@
 import { number } from "./dom.js";
 import { extent } from "./data.js";
 import { INK, scaleFor } from "./colours.js";
+import { LEGEND, drawLegend, marksOf } from "./legend.js";
 import { cells } from "./surface.js";
 
-const TALLEST = 300;
+const TALLEST = 210;
+const TALLEST_SQUARE = 320;
 const LARGEST_CELL = 20;
-const SCALE = 40; // height of the scale under the cells
 const SHARPNESS = 2; // pixels of detail for each pixel of the page
 
 export function heatmap({ title, view, rowName = "", columnName = "", part = "", range, tallest = TALLEST, scale = true }) {
   let window_ = { row: 0, column: 0, rows: view.rows, columns: view.columns };
   const [low, high] = range ?? extent(view);
+  const isOne = view.rows * view.columns === 1; // a single number is written out
+  const axes = [part, `${rowName || "rows"} × ${columnName || "columns"}`].filter(Boolean).join(" · ");
   let drawn = null; // the cells as last coloured
 
   function size(width) {
     const squared = view.rowAxis === "T" && "ST".includes(view.columnAxis); // token against token keeps its shape
-    const cell = Math.min(width / window_.columns, LARGEST_CELL, squared ? tallest / window_.rows : Infinity);
+    const most = squared ? Math.max(tallest, TALLEST_SQUARE) : tallest;
+    const cell = Math.min(width / window_.columns, LARGEST_CELL, squared ? most / window_.rows : Infinity);
     const across = Math.max(Math.min(width, cell * window_.columns), Math.min(width, 36));
-    const down = Math.min(Math.max(cell * window_.rows, window_.rows === 1 ? 22 : 40), tallest);
+    const down = Math.min(Math.max(cell * window_.rows, window_.rows === 1 ? 22 : 40), most);
     return { across, down };
   }
 
-  function coloured(width, theme) {
+  // How many rows and columns are coloured at a width.
+  function detail(width) {
     const { across, down } = size(width);
-    const rows = Math.min(window_.rows, Math.ceil(down * SHARPNESS));
-    const columns = Math.min(window_.columns, Math.ceil(across * SHARPNESS));
+    return { rows: Math.min(window_.rows, Math.ceil(down * SHARPNESS)), columns: Math.min(window_.columns, Math.ceil(across * SHARPNESS)) };
+  }
+
+  function coloured(width, theme) {
+    const { rows, columns } = detail(width);
     const key = [rows, columns, theme, window_.row, window_.column, window_.rows].join();
     if (drawn?.key !== key) {
       const { colour } = scaleFor(low, high, theme);
@@ -53,13 +61,18 @@ export function heatmap({ title, view, rowName = "", columnName = "", part = "",
 
   return {
     title,
-    height: (width) => size(width).down + (scale ? SCALE : 0),
+    rows: view.rows,
+    detail,
+    height: (width) => size(width).down + (isOne ? 12 : scale ? LEGEND : 0),
     draw(surface, width, theme) {
       const { across, down } = size(width);
       const ink = INK[theme];
       surface.raster(0, 0, across, down, coloured(width, theme));
       surface.rect(0, 0, across, down, { stroke: ink.rule });
-      if (scale) drawScale(surface, down, width, scaleFor(low, high, theme), ink, [part, `${rowName || "rows"} × ${columnName || "columns"}`].filter(Boolean).join(" · "));
+      if (isOne) surface.text(across + 12, 0.5 * down + 6, number(view.at(0, 0), 5), { fill: ink.text, size: 17, weight: 600 });
+      if (isOne || !scale) return;
+      const { at, signed, colour } = scaleFor(low, high, theme);
+      drawLegend(surface, down, width, theme, { colour: (x) => colour(at(x)), marks: marksOf({ at, signed }), name: axes });
     },
     hit(x, y, width) {
       const { across, down } = size(width);
@@ -69,11 +82,15 @@ export function heatmap({ title, view, rowName = "", columnName = "", part = "",
         column: window_.column + Math.floor((x / across) * window_.columns),
       };
     },
+    // A cell; without a column the whole row, without a row the whole column.
     box({ row, column }, width) {
       const { across, down } = size(width);
       const w = across / window_.columns;
       const t = down / window_.rows;
-      const box = { x: (column - window_.column) * w, y: (row - window_.row) * t, width: w, height: t };
+      const box = {
+        x: column == null ? 0 : (column - window_.column) * w, width: column == null ? across : w,
+        y: row == null ? 0 : (row - window_.row) * t, height: row == null ? down : t,
+      };
       return box.x > -1e-6 && box.y > -1e-6 && box.x < across && box.y < down ? box : null;
     },
     move: ({ row, column }, dx, dy) => ({
@@ -90,14 +107,4 @@ export function heatmap({ title, view, rowName = "", columnName = "", part = "",
     },
     isZoomed: () => window_.rows < view.rows || window_.columns < view.columns,
   };
-}
-
-function drawScale(surface, top, width, { at, colour }, ink, axes) {
-  const across = Math.min(width, 132);
-  const y = top + 11;
-  surface.raster(0, y, across, 6, cells(1, 44, (_, i) => colour(at(i / 43))));
-  for (const [x, align] of [[0, "left"], [0.5, "center"], [1, "right"]]) {
-    surface.text(x * across, y + 19, number(at(x), x === 0.5 ? 2 : 3), { fill: ink.quiet, size: 10.5, align });
-  }
-  if (width > 220) surface.text(width, y + 7, axes, { fill: ink.quiet, size: 10.5, align: "right" });
 }

@@ -1,25 +1,28 @@
 // The image with its patches; over it, what one patch gives to every other. Blue and orange where it can be negative.
 import { bytesOf } from "./data.js";
-import { INK, css, scaleFor } from "./colours.js";
+import { INK, css } from "./colours.js";
+import { LEGEND } from "./legend.js";
+import { drawOverlayLegend, overlay } from "./overlay.js";
 import { cells } from "./surface.js";
 
-let pixels = null; // of the one image there is, as a small canvas
+const pixels = new WeakMap(); // of each input, as a small canvas
 
 function imageOf(input) {
-  if (!pixels || pixels.input !== input) {
+  if (!pixels.has(input)) {
     const [rows, columns, channels] = input.shape;
     const bytes = bytesOf(input.pixels);
     const canvas = cells(rows, columns, (row, column) => {
       const at = (row * columns + column) * channels;
       return channels === 1 ? [bytes[at], bytes[at], bytes[at]] : [bytes[at], bytes[at + 1], bytes[at + 2]];
     });
-    pixels = { input, canvas };
+    pixels.set(input, canvas);
   }
-  return pixels.canvas;
+  return pixels.get(input);
 }
 
-// `shares()` gives one number per token, or null for the bare image; `query()` the token that asks.
-export function imagePicture({ title, input, shares = () => null, query = () => -1, grid = true, largest = 460, range = null }) {
+// `shares()` gives one number per token, or null for the bare image; `query()` the token that asks; `legend()` says what
+// the numbers are, for a scale below the image.
+export function imagePicture({ title, input, shares = () => null, query = () => -1, grid = true, largest = 460, range = null, legend = null }) {
   const [rows, columns] = input.shape;
   const [down, across] = input.grid ?? [1, 1];
   const first = input.first ?? 0;
@@ -39,15 +42,16 @@ export function imagePicture({ title, input, shares = () => null, query = () => 
 
   return {
     title,
-    height: (width) => size(width).h,
+    height: (width) => size(width).h + (legend ? LEGEND : 0),
     draw(surface, width, theme) {
       const { w, h } = size(width);
       const ink = INK[theme];
       const given = shares();
       surface.raster(0, 0, w, h, imageOf(input));
       if (given) {
-        const { colour, opacity } = overlay(given, theme, range);
-        surface.rect(0, 0, w, h, { fill: "#000000", opacity: 0.28 });
+        const shades = overlay(given, "dark", { range });
+        const { colour, opacity } = shades;
+        surface.rect(0, 0, w, h, { fill: "#000000", opacity: 0.25 });
         surface.raster(0, 0, w, h, cells(down, across, (row, column) => {
           const value = given[first + row * across + column];
           return [...colour(value), Math.round(255 * opacity(value))];
@@ -57,6 +61,7 @@ export function imagePicture({ title, input, shares = () => null, query = () => 
           surface.rect(box.x, box.y, box.width, box.height, { fill: css(colour(given[0])), opacity: Math.max(opacity(given[0]), 0.15), radius: 3 });
           if (box.width > 34) surface.text(box.x, box.height + 14, "class", { fill: ink.quiet, size: 11 });
         }
+        if (legend) drawOverlayLegend(surface, h, w, theme, shades, [12, 12, 14], legend());
       }
       if (grid && input.grid) {
         for (let i = 1; i < across; i++) surface.line((i * w) / across, 0, (i * w) / across, h, { stroke: "#ffffff", opacity: 0.17 });
@@ -87,22 +92,5 @@ export function imagePicture({ title, input, shares = () => null, query = () => 
       return { token: first + Math.min(Math.max(row, 0), down - 1) * across + Math.min(Math.max(column, 0), across - 1) };
     },
     first: () => ({ token: Math.max(query(), 0) }),
-  };
-}
-
-// Little is see-through, much is solid; negative numbers are blue.
-function overlay(given, theme, range) {
-  let low = 0;
-  let high = 0;
-  for (const value of range ?? given) {
-    low = Math.min(low, value);
-    high = Math.max(high, value);
-  }
-  const limit = Math.max(-low, high) || 1;
-  const bright = { light: [255, 176, 0], dark: [255, 176, 0] }[theme];
-  const colour = low < 0 ? scaleFor(-1, 1, "dark").colour : null;
-  return {
-    colour: (value) => (colour ? colour(value < 0 ? -0.82 : 0.82) : bright),
-    opacity: (value) => 0.92 * Math.sqrt(Math.min(1, Math.abs(value) / limit)),
   };
 }

@@ -12,8 +12,9 @@ export const KEYS = [
   ["a", "", "all attention maps"],
   ["o", "", "positions"],
   ["t", "", "light or dark"],
-  ["arrows", "", "in a picture: from cell to cell, with Shift eight at once"],
+  ["arrows", "", "in a picture: from cell to cell, with Shift eight at once; Enter keeps one"],
   ["+", "−", "in a heat map: closer and further"],
+  ["Esc", "", "let go of the cell that was kept"],
   ["?", "", "this list"],
 ];
 

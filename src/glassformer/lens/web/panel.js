@@ -10,23 +10,29 @@ import { theme } from "./figure.js";
 const TERMS = 6; // the largest products are shown, the others summed
 const AXES = { T: "token", S: "token", H: "head", D: "dimension", C: "dimension", Y: "row", X: "column", "": "row" };
 
-export function openPanel(trace) {
+// `onClose()`: the cell that is kept shall be let go.
+export function openPanel(trace, onClose) {
   const body = h("div", { class: "panel-body", "aria-live": "polite" });
-  const element = h("aside", { class: "panel", "aria-label": "Numbers of the chosen cell" }, body);
+  const close = h("button", { type: "button", class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: onClose }, "×");
+  const element = h("aside", { class: "panel", "aria-label": "Numbers of the chosen cell" }, close, body);
   const digits = trace.half ? 3 : 5;
-  const rest = () => body.replaceChildren(
-    h("p", { class: "hint" }, "Point at a cell, or move with the arrow keys, to see its value, the numbers that made it, and its gradient."),
-    h("p", { class: "hint" }, "Click to keep it here and in the link. Double click, + and − look closer."),
-  );
+  const rest = () => {
+    element.classList.remove("filled");
+    body.replaceChildren(
+      h("h2", {}, "One number"),
+      h("p", { class: "hint" }, "Point at a cell, or move with the arrow keys, to see its value, the numbers that made it, and its gradient."),
+      h("p", { class: "hint" }, "Click to keep it here and in the link. Double click, + and − look closer."));
+  };
   rest();
 
-  // `at` is the place in the tensor's numbers; `settings` are those of attention.
+  // `settings` are those of attention. Gives back the places of the numbers that made this one.
   function show(tensor, view, cell, settings) {
     const at = view.index(cell.row, cell.column);
     const layer = trace.attention.find((one) => tensor.name.startsWith(`${one.name}.`));
     const changed = layer && tensor.name === `${layer.name}.pattern` && isChanged(layer, settings);
     const value = view.at(cell.row, cell.column);
     const gradient = tensor.gradient && trace.tensor(tensor.gradient);
+    const made = explain(trace, tensor, at);
     const isGradient = tensor.kind === "gradient" || tensor.kind === "dweight";
     body.replaceChildren(...[
       h("p", { class: "cell-name" }, tensor.name),
@@ -38,9 +44,10 @@ export function openPanel(trace) {
       isGradient ? h("p", { class: "small" }, "A gradient: how much the loss grows when the number grows by one.") : null,
       layer && tensor.axes.includes("H") && tensor.axes.includes("S") && tensor.axes.length === 3 && tensor.axes[0] === "H"
         ? maskLine(layer, settings, cell, view) : null,
-      changed ? recomputed(layer, view, cell, settings, at) : madeOf(explain(trace, tensor, at), value),
+      changed ? recomputed(layer, view, cell, settings, at) : madeOf(made, value),
     ].filter(Boolean));
     element.classList.add("filled");
+    return made?.places ?? [];
   }
 
   function place(tensor, view, { row, column }) {
@@ -86,6 +93,7 @@ function madeOf(made, value) {
   if (!made) return null;
   if (made.kind === "parts") {
     return h("div", { class: "made" }, h("h3", {}, "Made of"), table(made.parts),
+      made.result === null ? null : h("table", {}, line("together", made.result, "cell-together")),
       made.masked ? h("p", { class: "small" }, "The mask hides it, so its share is 0.") : null);
   }
   const { a, b, scale, plus, plusName } = made;
@@ -101,7 +109,7 @@ function madeOf(made, value) {
       h("thead", {}, h("tr", {}, ["", "a", b ? "b" : null, b ? "a · b" : null].filter((head) => head !== null).map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", {}, largest.map(({ i, x, y, product }) => {
         const cell = h("td", { class: "bar" }, number(product, 3));
-        cell.style.setProperty("--share", `${(100 * Math.abs(product)) / limit}%`);
+        cell.style.setProperty("--share", `${(90 * Math.abs(product)) / limit}%`);
         cell.style.setProperty("--shade", css(scaleFor(-1, 1, theme()).colour(product < 0 ? -0.45 : 0.45)));
         return h("tr", {}, h("th", { scope: "row" }, String(i)), b ? [h("td", {}, number(x, 3)), h("td", {}, number(y, 3))] : null, cell);
       }))),

@@ -1,64 +1,57 @@
 // Positions: every dimension of the table over the grid of patches (or along the text), and how alike positions are.
 //
 // similarity(s, t) = pos[s] · pos[t] / (|pos[s]| |pos[t]|)
-import { extent, matrix } from "./data.js";
-import { INK, scaleFor } from "./colours.js";
-import { cells } from "./surface.js";
+import { h } from "./dom.js";
+import { matrix } from "./data.js";
+import { figure } from "./figure.js";
+import { heatmap } from "./heatmap.js";
+import { mapsPicture } from "./maps.js";
 
-const GAP = 8;
 const MOST = 256; // positions compared with each other; of more, every second, fourth, …
+const TILES = 14; // of a larger grid the likeness is drawn as one heat map
 
-// The dimensions side by side, each a small map of the grid.
-export function dimensionsPicture({ title, tensor, grid, first, chosen = () => -1 }) {
-  const view = matrix(tensor);
-  const [low, high] = extent(view);
-  const [down, across] = grid;
+export function positionsView(trace, on) {
+  const tensor = trace.positions && trace.tensor(trace.positions);
+  if (!tensor) return h("article", { class: "step" }, h("header", {}, h("h2", {}, "Positions"), h("p", { class: "about" }, "This model has no table of positions.")));
+  const { grid, first = 0 } = trace.input;
+  const count = trace.sequences.tokens.length || tensor.shape[0];
+  const likeness = similarityOf(tensor, count);
+  const drawn = shown(tensor, matrix(tensor), (view) => (grid
+    ? mapsPicture({ title: "Positions: each dimension over the grid", view, grid, first })
+    : heatmap({ title: "Positions along the text", view: { ...view, rows: Math.min(count, view.rows) }, rowName: "places", columnName: "dimensions" })));
+  const alike = shown(likeness, likenessView(likeness), (view) => (grid && Math.max(...grid) <= TILES
+    ? mapsPicture({ title: "How alike positions are", view, grid, first, perRow: grid[1], from: first, names: false, range: [-1, 1], legend: "cosine" })
+    : heatmap({ title: "How alike positions are", view, rowName: "places", columnName: "places", range: [-1, 1] })));
 
-  function layout(width) {
-    const perRow = Math.max(2, Math.min(16, Math.floor((width + GAP) / 58), view.columns));
-    const side = (width - GAP * (perRow - 1)) / perRow;
-    const tall = (side * down) / across;
-    return { perRow, side, tall, step: tall + GAP + 12 };
+  function shown(of, view, pictureOf) {
+    return figure(pictureOf(view), { onPoint: (cell) => on.point(of, view, cell), onPick: (cell) => (of === tensor ? on.pick(of, view, cell) : null), tools: "apart" });
   }
 
-  const place = (dimension, width) => {
-    const { perRow, side, tall, step } = layout(width);
-    return { x: (dimension % perRow) * (side + GAP), y: Math.floor(dimension / perRow) * step, width: side, height: tall };
-  };
-
-  return {
-    title,
-    height: (width) => Math.ceil(view.columns / layout(width).perRow) * layout(width).step,
-    draw(surface, width, theme) {
-      const ink = INK[theme];
-      const { colour } = scaleFor(Math.min(low, -1e-9), high, theme);
-      for (let dimension = 0; dimension < view.columns; dimension++) {
-        const box = place(dimension, width);
-        surface.raster(box.x, box.y, box.width, box.height, cells(down, across, (row, column) => colour(view.at(first + row * across + column, dimension))));
-        if (dimension === chosen()) surface.rect(box.x - 1.5, box.y - 1.5, box.width + 3, box.height + 3, { stroke: ink.mark, line: 2 });
-        surface.text(box.x, box.y + box.height + 10.5, String(dimension), { fill: dimension === chosen() ? ink.text : ink.quiet, size: 9.5 });
-      }
-    },
-    hit(x, y, width) {
-      const { perRow, side, tall, step } = layout(width);
-      const [i, j] = [Math.floor(x / (side + GAP)), Math.floor(y / step)];
-      const [inX, inY] = [x - i * (side + GAP), y - j * step];
-      const dimension = j * perRow + i;
-      if (x < 0 || y < 0 || inX >= side || inY >= tall || i >= perRow || dimension >= view.columns) return null;
-      return { row: first + Math.floor((inY / tall) * down) * across + Math.floor((inX / side) * across), column: dimension };
-    },
-    box({ row, column }, width) {
-      const box = place(column, width);
-      const at = row - first;
-      return { x: box.x + ((at % across) * box.width) / across, y: box.y + (Math.floor(at / across) * box.height) / down, width: box.width / across, height: box.height / down };
-    },
-    move: ({ row, column }, dx, dy) => ({ row, column: Math.min(Math.max(column + dx + dy * 8, 0), view.columns - 1) }),
-    first: () => ({ row: first, column: 0 }),
-  };
+  return h("article", { class: "step" },
+    h("header", {}, h("h2", {}, "Positions"),
+      h("p", { class: "about" }, `${trace.positions}: ${tensor.shape[0]} places, ${tensor.shape[1]} numbers each. They are added to the tokens, so that attention can tell places apart.`)),
+    section(grid ? "Each dimension, over the grid of patches" : "Each dimension, along the text", "", drawn),
+    section("How alike two positions are", [
+      grid ? "One small map for each patch, at its own place: how alike its position is to that of every other. " : "",
+      `The cosine between them${likeness.step > 1 ? `, of every ${likeness.step}th` : ""}: 1 is the same direction, 0 has nothing in common.`].join(""), alike, "narrow"));
 }
 
-// How alike positions are, as a matrix that `heatmap` can draw.
-export function similarity(tensor, count) {
+function section(title, about, { element, tools }, name = "") {
+  return h("section", { class: name }, h("h3", { class: "section" }, title, tools), about ? h("p", { class: "small" }, about) : null, element);
+}
+
+// The similarity of positions as a tensor of its own, whose cells can be pointed at.
+function similarityOf(tensor, count) {
+  const { data, rows, columns, step } = similarity(tensor, count);
+  return { name: "similarity of positions", kind: "value", shape: [rows, columns], axes: ["T", "T"], data, step, equation: "pos[s] · pos[t] / (|pos[s]| |pos[t]|)" };
+}
+
+function likenessView(likeness) {
+  const axis = likeness.step === 1 ? "T" : "";
+  return { ...matrix(likeness), rowAxis: axis, columnAxis: axis };
+}
+
+function similarity(tensor, count) {
   const [M, C] = tensor.shape;
   const all = Math.min(M, count || M);
   const step = Math.ceil(all / MOST);
@@ -78,5 +71,5 @@ export function similarity(tensor, count) {
       data[i * n + j] = data[j * n + i] = sum / (rows[i].size * rows[j].size);
     }
   }
-  return { data, rows: n, columns: n, step, index: (row, column) => row * n + column, at: (row, column) => data[row * n + column] };
+  return { data, rows: n, columns: n, step };
 }

@@ -41,8 +41,13 @@ export function searchBox(trace, go) {
   return { element: h("div", { class: "search" }, input, list), focus: () => input.focus() };
 }
 
+// First what is called so, then what begins so, then what has it somewhere.
 export function matching(names, words) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   const found = names.filter((name) => wanted.every((word) => name.toLowerCase().includes(word)));
-  return found.sort((a, b) => Number(b.endsWith(`.${wanted.at(-1)}`)) - Number(a.endsWith(`.${wanted.at(-1)}`)));
+  const rank = (name) => {
+    const own = name.slice(name.lastIndexOf(".") + 1).toLowerCase();
+    return own === wanted.at(-1) ? 0 : own.startsWith(wanted.at(-1)) ? 1 : 2;
+  };
+  return found.sort((a, b) => rank(a) - rank(b));
 }

@@ -1,17 +1,18 @@
 // What the reader has chosen. It lives in the address (#…), so that a link leads to the same view.
 
 const PLAIN = {
-  tab: "walk", mode: "forward", step: "", layer: "", head: 0, token: -1, mask: "", temperature: 1, tensor: "", cell: "", dimension: 0,
+  tab: "walk", mode: "forward", step: "", layer: "", head: 0, token: -1, mask: "", temperature: 1, tensor: "", cell: "",
   theme: "",
 };
 
-export function openState(signal) {
+// `complete` turns what a link says into a view that exists.
+export function openState(signal, complete = (values) => values) {
   const listeners = new Set();
-  let values = { ...PLAIN, ...fromHash(location.hash) };
+  let values = complete({ ...PLAIN, ...fromHash(location.hash) });
 
   function set(changes) {
     const before = values;
-    values = { ...values, ...changes };
+    values = complete({ ...values, ...changes });
     const changed = new Set(Object.keys(values).filter((key) => values[key] !== before[key]));
     if (!changed.size) return;
     remember();

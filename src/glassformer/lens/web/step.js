@@ -5,7 +5,7 @@ import { figure } from "./figure.js";
 import { heatmap } from "./heatmap.js";
 import { isChanged, patternOf } from "./softmax.js";
 
-const AXES = { T: "tokens", S: "tokens", D: "head width", C: "width", Y: "rows", X: "columns", "": "" };
+const AXES = { T: "tokens", S: "tokens", D: "width", C: "width", Y: "rows", X: "columns", "": "" };
 
 export function stepView(trace, step, settings, on) {
   const backward = settings.mode === "backward";
@@ -19,13 +19,19 @@ export function stepView(trace, step, settings, on) {
       step.where ? h("p", { class: "where" }, step.where) : null,
       h("h2", {}, step.title),
       step.about ? h("p", { class: "about" }, step.about) : null),
-    formulas.length ? h("div", { class: "formulas" }, h("h3", {}, backward ? "Backward" : "Forward"), h("pre", {}, formulas.join("\n"))) : null,
+    formulas.length ? h("section", { class: "formulas" }, h("h3", {}, backward ? "Backward" : "Forward"),
+      h("ul", {}, formulas.map((formula) => h("li", { class: isProse(formula) ? "prose" : "" }, formula)))) : null,
     shown.length ? h("section", { class: "cards" }, shown.map((name) => card(trace, name, settings, on, short(name)))) : null,
     repeats.length ? h("p", { class: "repeats" }, "The same numbers again: ", repeats.map(([name, same], i) =>
       [i ? ", " : "", h("code", {}, short(name)), " = ", h("button", { class: "link", type: "button", onclick: () => on.go(same) }, h("code", {}, same))])) : null,
     !shown.length && !weights.length ? h("p", { class: "hint" }, backward ? "Nothing is named here on the way back." : "Nothing is named here.") : null,
     weights.length ? h("section", {}, h("h3", { class: "section" }, backward ? "What the weights receive" : "Weights"),
       h("div", { class: "cards" }, weights.map((name) => card(trace, name, settings, on, short(name))))) : null);
+}
+
+// Said in words, not as `name = …`.
+function isProse(formula) {
+  return !/^[\w']+(, ?[\w']+)*(\[[^\]]*\])? =/.test(formula);
 }
 
 // Names to draw, and names whose numbers are drawn already: here, or in an earlier step.
@@ -53,11 +59,11 @@ export function card(trace, name, settings, on, short = name) {
   const changed = layer && isChanged(layer, settings);
   const recorded = matrix(tensor, settings.head);
   const view = changed ? withNumbers(recorded, patternOf(trace, layer, recorded.of[0], settings)) : recorded;
-  const picture = heatmap({
-    title: view.of ? `${name}, ${view.columnAxis === "X" ? "channel" : "head"} ${view.of[0]}` : name,
-    view, rowName: AXES[view.rowAxis], columnName: AXES[view.columnAxis], part: view.of ? `${view.columnAxis === "X" ? "channel" : "head"} ${view.of[0]}` : "",
-  });
+  const part = view.of ? `${view.columnAxis === "X" ? "channel" : "head"} ${view.of[0]}` : "";
+  const [rowName, columnName] = axesOf(view);
+  const picture = heatmap({ title: part ? `${name}, ${part}` : name, view, rowName, columnName, part });
   const drawn = figure(picture, {
+    tools: "apart",
     onPoint: (cell) => on.point(tensor, view, cell),
     onPick: (cell) => on.pick(tensor, view, cell),
     describe: (cell) => `${name}, row ${labelOf(trace, tensor, view.rowAxis, cell.row)}, column ${labelOf(trace, tensor, view.columnAxis, cell.column)}: ${view.at(cell.row, cell.column)}`,
@@ -65,12 +71,38 @@ export function card(trace, name, settings, on, short = name) {
   const wide = view.columns > 100 && view.columns > 1.6 * view.rows;
   const element = h("section", { class: wide ? "card wide" : "card", id: `tensor-${name}`, "data-tensor": name },
     h("header", {},
-      h("h4", { title: name }, short),
-      h("span", { class: "shape" }, tensor.shape.join(" × ") || "one number")),
+      h("h4", { title: name }, short), drawn.tools),
+    h("p", { class: "shape", title: `${rowName || "rows"} × ${columnName || "columns"}` }, shapeOf(tensor, view, part)),
     h("p", { class: "equation" }, changed ? changedNote(settings) : tensor.equation || name),
     drawn.element);
   element.figure = drawn;
+  element.mark = (places) => drawn.mark(places.filter((place) => place.tensor === name).map((place) => inView(tensor, view, place)).filter(Boolean));
   return element;
+}
+
+// A place in the numbers as a place in the heat map; null where another head is shown. Heads that lie side by side are
+// counted through: column 20 of 4 heads of 16 is column 4 of the second.
+function inView({ shape, axes }, view, { row, column, head }) {
+  const beside = axes[1] === "H" && axes.length === 3;
+  if (beside && head == null && column != null && row == null) return inView({ shape, axes }, view, { row, column: column % shape[2], head: Math.floor(column / shape[2]) });
+  return !view.of || head == null || head === view.of[0] ? { row, column } : null;
+}
+
+// Frames around the cell that is kept, and around the numbers that made the one that is shown.
+export function markMade(root, places, kept) {
+  const all = [...(places || []), ...(kept ? [{ tensor: kept.tensor.name, ...kept.cell }] : [])];
+  root.querySelectorAll(".card").forEach((one) => one.mark?.(all));
+}
+
+// What rows and columns are.
+function axesOf({ rowAxis, columnAxis }) {
+  return rowAxis === "T" && columnAxis === "S" ? ["queries", "keys"] : [AXES[rowAxis], AXES[columnAxis]];
+}
+
+// `49 × 16 · head 0 of 4`
+function shapeOf({ shape }, view, part) {
+  if (!shape.length) return "one number";
+  return [shape.length === 1 ? `${shape[0]} numbers` : `${view.rows} × ${view.columns}`, part ? `${part} of ${view.of[1]}` : ""].filter(Boolean).join(" · ");
 }
 
 function changedNote({ mask, temperature }) {

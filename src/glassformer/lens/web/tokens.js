@@ -1,11 +1,15 @@
 // A text as its tokens, line after line; behind each, what the asking token gives to it.
 import { visible } from "./dom.js";
-import { INK, css, scaleFor } from "./colours.js";
+import { INK, css, inkOn } from "./colours.js";
+import { LEGEND } from "./legend.js";
+import { drawOverlayLegend, overlay } from "./overlay.js";
 
 const SIZE = 13;
 const LINE = 27;
 const PAD = 5;
 const GAP = 3;
+const CHIP = { light: [237, 234, 227], dark: [40, 44, 52] };
+const AMOUNT = { light: [226, 128, 42], dark: [214, 130, 44] };
 
 const ruler = document.createElement("canvas").getContext("2d");
 
@@ -14,7 +18,7 @@ function widthOf(words) {
   return ruler.measureText(words).width;
 }
 
-export function tokensPicture({ title, tokens, shares = () => null, query = () => -1, range = null }) {
+export function tokensPicture({ title, tokens, shares = () => null, query = () => -1, range = null, legend = null }) {
   const words = tokens.map((token) => visible(token).slice(0, 24));
   const widths = words.map((word) => Math.max(widthOf(word), 8) + 2 * PAD);
   let laid = null;
@@ -37,26 +41,19 @@ export function tokensPicture({ title, tokens, shares = () => null, query = () =
 
   return {
     title,
-    height: (width) => layout(width).height,
+    height: (width) => layout(width).height + (legend ? LEGEND : 0),
     draw(surface, width, theme) {
       const ink = INK[theme];
       const given = shares();
-      const { boxes } = layout(width);
-      let low = 0;
-      let high = 0;
-      for (const value of range ?? given ?? []) { low = Math.min(low, value); high = Math.max(high, value); }
-      const limit = Math.max(-low, high) || 1;
-      const { colour } = scaleFor(-1, 1, theme);
+      const { boxes, height } = layout(width);
+      const shades = given && overlay(given, theme, { range, amount: AMOUNT[theme] });
       boxes.forEach((box, i) => {
-        surface.rect(box.x, box.y, box.width, box.height, { fill: ink.rule, opacity: 0.35, radius: 4 });
-        if (given && i < given.length) {
-          const strength = Math.sqrt(Math.min(1, Math.abs(given[i]) / limit));
-          const shade = colour(given[i] < 0 ? -0.65 : 0.65);
-          if (strength > 0.02) surface.rect(box.x, box.y, box.width, box.height, { fill: css(shade), opacity: 0.95 * strength, radius: 4 });
-        }
+        const chip = given && i < given.length ? upon(CHIP[theme], shades.colour(given[i]), shades.opacity(given[i])) : CHIP[theme];
+        surface.rect(box.x, box.y, box.width, box.height, { fill: css(chip), radius: 4 });
         if (i === query()) surface.rect(box.x + 1, box.y + 1, box.width - 2, box.height - 2, { stroke: ink.text, line: 2, radius: 4 });
-        surface.text(box.x + PAD, box.y + 15.5, words[i], { fill: ink.text, size: SIZE, mono: true });
+        surface.text(box.x + PAD, box.y + 15.5, words[i], { fill: inkOn(chip), size: SIZE, mono: true });
       });
+      if (legend && given) drawOverlayLegend(surface, height - 6, width, theme, shades, CHIP[theme], legend());
     },
     hit(x, y, width) {
       const { boxes } = layout(width);
@@ -67,4 +64,8 @@ export function tokensPicture({ title, tokens, shares = () => null, query = () =
     move: ({ token }, dx, dy) => ({ token: Math.min(Math.max(token + dx + dy * 8, 0), tokens.length - 1) }),
     first: () => ({ token: Math.max(query(), 0) }),
   };
+}
+
+function upon(ground, colour, opacity) {
+  return ground.map((channel, i) => Math.round(channel + (colour[i] - channel) * opacity));
 }

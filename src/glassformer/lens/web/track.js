@@ -6,6 +6,14 @@ export function track(steps, state, choose) {
   const element = h("nav", { class: "track", "aria-label": "Steps of the model" }, rail);
   let buttons = [];
 
+  // The ends fade where there is more.
+  function fade() {
+    rail.classList.toggle("before", rail.scrollLeft > 4);
+    rail.classList.toggle("after", rail.scrollLeft + rail.clientWidth < rail.scrollWidth - 4);
+  }
+  rail.addEventListener("scroll", fade, { passive: true });
+  new ResizeObserver(fade).observe(rail);
+
   function draw() {
     const { mode, step } = state.get();
     const order = mode === "backward" ? [...steps].reverse() : steps;
@@ -18,12 +26,13 @@ export function track(steps, state, choose) {
     rail.replaceChildren(h("ol", {}, groups.map((group) => h("li", { class: group.where ? "group" : "group outside" },
       h("span", { class: "group-name" }, group.where || "\u00a0"),
       h("div", { class: "stations" }, group.steps.map((one) => {
-        const button = h("button", { type: "button", "data-step": one.id, "aria-current": one.id === step ? "step" : false, onclick: () => choose(one.id), title: one.id }, one.title);
+        const button = h("button", { type: "button", "data-step": one.id, "aria-current": one.id === step ? "step" : false, onclick: () => choose(one.id), title: `${one.title} (${one.id})` }, one.short);
         buttons.push(button);
         return button;
       }))))));
     const current = buttons.find((button) => button.dataset.step === step);
     if (current) rail.scrollLeft = current.offsetLeft - rail.clientWidth / 2 + current.clientWidth / 2;
+    fade();
   }
 
   function next(by) {

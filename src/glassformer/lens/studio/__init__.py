@@ -1,0 +1,4 @@
+"""The studio: the lens as a page that is served live, on this machine, to whoever has its address.
+
+What comes in is checked first (guard, requests); heavy work stands in one queue (jobs); nothing here trains or writes.
+"""
