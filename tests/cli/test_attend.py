@@ -20,7 +20,8 @@ from glassformer.files import write_whole
 from glassformer.lens.attention import attention_maps, rollout
 from glassformer.lens.gradient_attention import gradient_attention, gradient_rollout
 from glassformer.lens.trace import trace
-from glassformer.models import MLP, Model, ViT
+from glassformer.models import MLP, Model, PatchBlock, ViT
+from glassformer.models.patch_block import NormedResidual
 from glassformer.train.recipe import Recipe
 from glassformer.train.run import Run, load
 from glassformer.train.run_folder import RunFolder
@@ -121,6 +122,18 @@ def test_gradient_x_attention_is_of_the_class_that_is_seen(model: ViT, query: st
     np.testing.assert_allclose(np.ravel(answer["rollout"]["shares"]), row[first:] / row.sum(), atol=1e-5)
     text = invoked("test:3", "--run", run, "--gradient")
     assert f"wrote attention.png: how much looking at each patch speaks for {answer['class']}, " in text
+
+
+def test_a_patch_block_has_its_heads_in_one_block() -> None:
+    model = PatchBlock(block=NormedResidual(), heads=2)
+    run = untrained(Path("deep"), model)
+    answer = json.loads(invoked(run, "test:5", "--query", "3,2", "--rollout", "--json").splitlines()[-1])
+    maps = attention_maps(model, load(run).params, TEST.images[5:6])
+    pattern = maps["attn.inner.inner.pattern"][0]
+    assert [head["name"] for head in answer["heads"]] == ["attn.inner.inner.pattern"] * 2
+    for h, head in enumerate(answer["heads"]):
+        np.testing.assert_allclose(np.ravel(head["shares"]), pattern[h, 7 * 3 + 2], rtol=1e-5)
+    assert Path("attention.png").is_file()
 
 
 def test_one_block_and_one_head() -> None:

@@ -12,7 +12,9 @@ from PIL import Image
 from glassformer.data import load as load_data
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.lens.attention import attention_maps, panel, panels, picture, rollout, rollout_panel
-from glassformer.models import MLP, Images, Model, PatchAttention, ViT
+from glassformer.models import MLP, Images, Model, PatchAttention, PatchBlock, ViT
+from glassformer.models.patch_block import NormedResidual
+from glassformer.names import named_leaves
 
 from .small_models import small
 
@@ -34,6 +36,8 @@ def drawn(model: Model, seed: int = 0) -> tuple[Any, np.ndarray]:
         (VIT, [f"blocks.{i}.attn.pattern" for i in range(3)], (3, 2, 6, 6)),
         (WITH_CLASS, [f"blocks.{i}.attn.pattern" for i in range(3)], (3, 2, 7, 7)),
         (PatchAttention(images=SMALL), ["attn.pattern"], (3, 1, 6, 6)),
+        (PatchBlock(images=SMALL, heads=4), ["attn.pattern"], (3, 4, 6, 6)),
+        (PatchBlock(images=SMALL, block=NormedResidual()), ["attn.inner.inner.pattern"], (3, 1, 6, 6)),
     ],
 )
 def test_maps_are_those_of_the_forward_and_their_rows_add_up_to_one(
@@ -48,14 +52,14 @@ def test_maps_are_those_of_the_forward_and_their_rows_add_up_to_one(
         np.testing.assert_allclose(pattern.sum(axis=-1), 1, atol=1e-5)
         assert pattern.std() > 0.01
     _, cache = model.forward(params, images)
-    first = cache.blocks[0].attn if isinstance(model, ViT) else cache.attn
-    np.testing.assert_array_equal(maps[names[0]], first.pattern)
+    np.testing.assert_array_equal(maps[names[0]], named_leaves(cache)[names[0]])
 
 
 def test_a_model_without_attention_is_refused() -> None:
     model = MLP(images=SMALL, hidden=(4,))
     with pytest.raises(
-        UnknownNameError, match=r"MLP has no attention: .* are patch_attention, vit, tiny_iris, gpt, bert and t5"
+        UnknownNameError,
+        match=r"MLP has no attention: .* are patch_attention, vit, patch_block, tiny_iris, gpt, bert and t5",
     ):
         attention_maps(model, *drawn(model))
 

@@ -14,11 +14,15 @@ import pytest
 from glassformer.check.gradients import leaf_errors
 from glassformer.data.dataset import Samples
 from glassformer.errors import EngineError
-from glassformer.models import MLP, Model, PatchAttention, ViT
+from glassformer.layers import ReLU, Residual
+from glassformer.models import MLP, Model, PatchAttention, PatchBlock, ViT
 from glassformer.models.images import Images
+from glassformer.models.patch_block import Normed, NormedResidual, WithResidual
 from glassformer.names import named_leaves
 from glassformer.native.engine import NativeEngine
-from glassformer.native.layers import plan_for
+from glassformer.native.layers import lower, plan_for
+from glassformer.native.plan import Plan
+from glassformer.native.write import source_of
 from glassformer.train.jax_engine import JaxEngine, loss_of_step
 from glassformer.train.optimiser import Optimiser, Schedule
 from glassformer.train.recipe import Engine, Recipe, Training
@@ -32,6 +36,16 @@ MODELS: dict[str, Model] = {
     "patch attention": PatchAttention(images=GREY),
     "patch attention, odd widths": PatchAttention(images=GREY, patch_size=2, width=10, hidden=17),
     "patch attention, patches of 7": PatchAttention(images=TALL, patch_size=7, width=7, hidden=33),
+    "patch block": PatchBlock(images=GREY, heads=2),
+    "patch block, residual": PatchBlock(images=GREY, block=WithResidual()),
+    "patch block, residual, w_o": PatchBlock(
+        images=GREY, patch_size=2, width=10, hidden=17, block=WithResidual(), heads=5, output=True
+    ),
+    "patch block, normed": PatchBlock(images=COLOURS, width=9, hidden=7, block=Normed(), heads=3),
+    "patch block, normed, residual": PatchBlock(images=GREY, block=NormedResidual()),
+    "patch block, normed, residual, w_o": PatchBlock(
+        images=TALL, patch_size=7, width=18, hidden=20, block=NormedResidual(), heads=2, output=True
+    ),
     "vit": ViT(images=GREY, width=16, hidden=32, heads=4, depth=2),
     "vit, class token": ViT(images=GREY, width=16, hidden=32, heads=4, depth=2, with_class_token=True),
     "vit, odd widths": ViT(images=GREY, patch_size=2, width=10, hidden=17, heads=2),
@@ -119,6 +133,19 @@ def test_gradient_is_that_of_the_jax_engine(name: str) -> None:
 def test_the_rewrite_changes_the_calls() -> None:
     on, off = (plan_for(MODELS["patch attention"], 1, rewrites=rewrites).forward for rewrites in (True, False))
     assert [call.kernel for call in on] != [call.kernel for call in off]
+
+
+@pytest.mark.parametrize("rewrites", [True, False])
+def test_a_bare_patch_block_makes_the_calls_of_patch_attention(rewrites: bool) -> None:
+    ours, theirs = (source_of(model(images=GREY), 1, rewrites=rewrites) for model in (PatchBlock, PatchAttention))
+    assert ours.replace("PatchBlock", "PatchAttention") == theirs
+
+
+def test_a_residual_around_what_works_in_place_is_refused() -> None:
+    """It would add the result to itself."""
+    x = Plan(1, {}).buffer("x", 1, 3)
+    with pytest.raises(EngineError, match=r"the native engine has no residual around ReLU yet \(attn\)"):
+        lower(Plan(1, {}), Residual(ReLU()), "attn", x)
 
 
 @pytest.mark.parametrize("name", ["patch attention, odd widths", "mlp, two hidden layers"])

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.models import MLP, Model, PatchAttention, ViT
+from glassformer.models import MLP, Model, PatchAttention, PatchBlock, ViT
 from glassformer.models.images import Images
+from glassformer.models.patch_block import NormedResidual, WithResidual
 from glassformer.native import build
 from glassformer.native.write import source_of
 
@@ -21,6 +22,11 @@ SMALL = Images((8, 6, 1), 3, 0.4, 0.3)
 MODELS: dict[str, tuple[Model, int]] = {  # and the samples it takes at once
     "vit": (ViT(images=SMALL, patch_size=2, width=10, hidden=17, heads=2, depth=2, with_class_token=True), 1),
     "patch attention": (PatchAttention(images=SMALL, patch_size=2, width=7, hidden=33), 1),
+    "patch block": (PatchBlock(images=SMALL, patch_size=2, width=7, hidden=33, block=WithResidual()), 1),
+    "patch block, normed": (
+        PatchBlock(images=SMALL, patch_size=2, width=10, hidden=17, block=NormedResidual(), heads=5, output=True),
+        1,
+    ),
     "mlp": (MLP(images=SMALL, hidden=(17, 5)), 3),
 }
 PATHS = {"vector": (build.processor_flag(),), "scalar": ("-DGF_SCALAR",)}

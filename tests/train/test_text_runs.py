@@ -370,7 +370,7 @@ def test_a_task_that_is_not_for_the_model(model: Network, task: Task, does: str)
 
 
 READ_TEXTS = "texts are read by gpt, bert, t5, recurrent, recurrent-classifier: choose one of them, or other data"
-READ_IMAGES = "images are read by mlp, patch_attention, vit: choose one of them, or other data"
+READ_IMAGES = "images are read by mlp, patch_attention, vit, patch_block: choose one of them, or other data"
 READ_ROWS = "rows of numbers are read by tiny_iris: choose one of them, or other data"
 
 

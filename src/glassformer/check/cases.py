@@ -31,6 +31,7 @@ from glassformer.layers import (
     Positions,
     PostNormBlock,
     PostNormDecoderBlock,
+    PreNorm,
     PreNormBlock,
     PreNormDecoderBlock,
     RelativeBias,
@@ -61,6 +62,7 @@ from glassformer.models import (
     Images,
     MaskedHead,
     PatchAttention,
+    PatchBlock,
     RecurrentClassifier,
     RecurrentLM,
     SpanHead,
@@ -69,6 +71,7 @@ from glassformer.models import (
     TinyIris,
     ViT,
 )
+from glassformer.models.patch_block import Normed, NormedResidual, WithResidual
 
 NORM, HEADS, FEED = LayerNorm(6), SelfAttention(MultiHeadAttention(6, heads=3)), FeedForward(6, 7)
 T5_HEADS = MultiHeadAttention(6, heads=3, bias=False, scale=1.0, head_width=4)
@@ -156,6 +159,8 @@ LAYERS = [
     Case("first token", FirstToken()),
     Case("chain", Chain((Linear(5, 3), Dropout(0.2), Tanh(), Linear(3, 7))), shape=(2, 5), given=("key",)),
     Case("residual", Residual(Chain((Linear(5, 5), Tanh()))), shape=(2, 3, 5)),
+    Case("pre-norm", PreNorm(LayerNorm(5), Linear(5, 3)), shape=(2, 7, 5)),
+    Case("pre-norm (mask)", PreNorm(RMSNorm(6), HEADS), shape=(2, 5, 6), given=("mask",)),
     Case("rnn", RNN(5, 3)),
     Case("rnn (no bias)", RNN(5, 3, bias=False)),
     Case("lstm", LSTM(5, 3)),
@@ -194,6 +199,25 @@ MODELS = [
         ViT(PICTURES, width=10, hidden=7, heads=2, depth=1, with_class_token=True, dropout=0.2),
         shape=(2, 8, 12, 3),
         given=("key",),
+        spread=200.0,
+    ),
+    Case("patch_block", PatchBlock(PICTURES, width=10, hidden=7), shape=(2, 8, 12, 3), spread=200.0),
+    Case(
+        "patch_block (residual, grid positions)",
+        PatchBlock(PICTURES, width=10, hidden=7, start=GridSinusoidal(2, 3), block=WithResidual()),
+        shape=(2, 8, 12, 3),
+        spread=200.0,
+    ),
+    Case(
+        "patch_block (normed, two heads)",
+        PatchBlock(PICTURES, width=10, hidden=7, block=Normed(), heads=2),
+        shape=(2, 8, 12, 3),
+        spread=200.0,
+    ),
+    Case(
+        "patch_block (normed, residual, five heads, w_o)",
+        PatchBlock(PICTURES, width=10, hidden=7, block=NormedResidual(), heads=5, output=True),
+        shape=(2, 8, 12, 3),
         spread=200.0,
     ),
     Case(

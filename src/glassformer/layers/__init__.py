@@ -30,6 +30,7 @@ from glassformer.layers.patches import Patches
 from glassformer.layers.positions import Positions
 from glassformer.layers.post_norm_block import PostNormBlock
 from glassformer.layers.post_norm_decoder_block import PostNormDecoderBlock
+from glassformer.layers.pre_norm import PreNorm
 from glassformer.layers.pre_norm_block import PreNormBlock
 from glassformer.layers.pre_norm_decoder_block import PreNormDecoderBlock
 from glassformer.layers.relative_bias import RelativeBias
@@ -77,6 +78,7 @@ __all__ = [
     "Positions",
     "PostNormBlock",
     "PostNormDecoderBlock",
+    "PreNorm",
     "PreNormBlock",
     "PreNormDecoderBlock",
     "RMSNorm",

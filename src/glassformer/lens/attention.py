@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.lens.kinds import is_pattern, kind_of
 from glassformer.lens.maps import AttentionMaps
-from glassformer.models import PatchAttention, ViT
+from glassformer.models import PatchAttention, PatchBlock, ViT
 from glassformer.models.model import Model, Network
 from glassformer.names import recording, visiting
 
@@ -50,7 +50,7 @@ def patterns(model: Network, values: Mapping[str, Any]) -> AttentionMaps:
     if not maps:
         raise UnknownNameError(
             f"{type(model).__name__} has no attention: no value in its forward is called 'pattern'; "
-            "models with attention are patch_attention, vit, tiny_iris, gpt, bert and t5"
+            "models with attention are patch_attention, vit, patch_block, tiny_iris, gpt, bert and t5"
         )
     return maps
 
@@ -142,7 +142,7 @@ def panel(model: Model, name: str, title: str, head: int | None, pattern: np.nda
 
 def patch_grid(model: Model) -> tuple[int, int]:
     """Rows and columns of patches, the tokens of an image model with attention."""
-    if not isinstance(model, ViT | PatchAttention):
+    if not isinstance(model, ViT | PatchAttention | PatchBlock):
         raise UnknownNameError(f"{type(model).__name__} does not cut images into patches")
     return model.patches.grid
 

@@ -12,6 +12,7 @@ from glassformer.models.images import Images
 from glassformer.models.mlp import MLP
 from glassformer.models.model import Model
 from glassformer.models.patch_attention import PatchAttention
+from glassformer.models.patch_block import PatchBlock
 from glassformer.models.recurrent_classifier import RecurrentClassifier
 from glassformer.models.recurrent_lm import RecurrentLM
 from glassformer.models.t5 import T5
@@ -23,6 +24,7 @@ MODELS: dict[str, type[model.Network]] = {
     "mlp": MLP,
     "patch_attention": PatchAttention,
     "vit": ViT,
+    "patch_block": PatchBlock,
     "tiny_iris": TinyIris,
     "gpt": GPT,
     "bert": BERT,
@@ -44,6 +46,7 @@ __all__ = [
     "MaskedHead",
     "Model",
     "PatchAttention",
+    "PatchBlock",
     "RecurrentClassifier",
     "RecurrentLM",
     "SpanHead",

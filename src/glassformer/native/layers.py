@@ -184,13 +184,13 @@ def self_attention(plan: Plan, layer: layers.SelfAttention, name: str, x: Buffer
         y = plan.buffer(f"{name}.y", *x.shape)
         to_y = project(plan, f"{name}.w_o", f"{name}.b_o", y, z)
 
-    def backward(dy: Buffer) -> Buffer:
+    def backward(dy: Buffer, into: Buffer | None = None) -> Buffer:
         dz = to_y(dy) if to_y else dy
         dq, dk, dv = (plan.buffer(f"d{part.name}", *x.shape) for part in (q, k, v))
         turned = plan.buffer(f"{name}.turned_v", D, f"PADDED({T})")
         dscores = plan.buffer(f"d{name}.scores", T, f"PADDED({T})")
         plan.call("attention_backward", "attention", (dq, dk, dv, turned, dscores), (q, k, v, pattern, dz), sizes)
-        dx = to_q(dq)
+        dx = to_q(dq, into=into)
         to_k(dk, into=dx)
         return to_v(dv, into=dx)
 
@@ -202,14 +202,14 @@ def feed_forward(plan: Plan, layer: layers.FeedForward, name: str, x: Buffer) ->
     hidden, to_hidden = feed_forward_up(plan, layer, name, x)
     y = plan.buffer(f"{name}.y", *x.shape)
     down = project(plan, f"{name}.w_down", f"{name}.b_down", y, hidden)
-    return y, lambda dy: to_hidden(down(dy))
+    return y, lambda dy, into=None: to_hidden(down(dy), into=into)
 
 
 def feed_forward_up(plan: Plan, layer: layers.FeedForward, name: str, x: Buffer) -> tuple[Buffer, Backward]:
     hidden_pre = plan.buffer(f"{name}.hidden_pre", *x.shape[:-1], layer.hidden)
     up = project(plan, f"{name}.w_up", f"{name}.b_up", hidden_pre, x)
     hidden, activation = lower(plan, layer.activation, f"{name}.activation", hidden_pre)
-    return hidden, lambda dy: up(activation(dy))
+    return hidden, lambda dy, into=None: up(activation(dy), into=into)
 
 
 @entry(layers.PreNormBlock)
@@ -229,6 +229,23 @@ def pre_norm_block(plan: Plan, layer: layers.PreNormBlock, name: str, x: Buffer)
         return norm1(attn(dy), into=dy)
 
     return x, backward
+
+
+@entry(layers.PreNorm)
+def pre_norm(plan: Plan, layer: layers.PreNorm, name: str, x: Buffer) -> tuple[Buffer, Backward]:
+    h, norm = lower(plan, layer.norm, f"{name}.norm", x)
+    y, inner = lower(plan, layer.inner, f"{name}.inner", h)
+    return y, lambda dy, into=None: norm(inner(dy), into=into)
+
+
+@entry(layers.Residual)
+def residual(plan: Plan, layer: layers.Residual, name: str, x: Buffer) -> tuple[Buffer, Backward]:
+    if not isinstance(layer.inner, layers.SelfAttention | layers.FeedForward | layers.PreNorm):
+        raise EngineError(f"the native engine has no residual around {type(layer.inner).__name__} yet ({name})")
+    change, inner = lower(plan, layer.inner, f"{name}.inner", x)
+    y = plan.buffer(f"{name}.y", *x.shape)
+    plan.call("residual_forward", "residual", (y,), (x, change), (x.rows * int(x.shape[-1]),))
+    return y, lambda dy: inner(dy, into=dy)  # dy went past: what the layer finds is added to it
 
 
 @entry(layers.MeanPool)
@@ -255,30 +272,47 @@ def pool(plan: Plan, kernel: str, name: str, x: Buffer) -> tuple[Buffer, Backwar
 
 
 @entry(models.PatchAttention)
-def patch_attention(plan: Plan, model: models.PatchAttention, name: str, x: Buffer) -> tuple[Buffer, Backward]:
+@entry(models.PatchBlock)
+def patch_attention(
+    plan: Plan, model: models.PatchAttention | models.PatchBlock, name: str, x: Buffer
+) -> tuple[Buffer, Backward]:
     x, _ = lower(plan, model.patches, "patches", x)
     x, patch = lower(plan, model.patch, "patch", x)
     x, positions = lower(plan, model.positions, "positions", x)
     x, relu = lower(plan, layers.ReLU(), "relu", x)
     x, attn = lower(plan, model.attn, "attn", x)
-    x, ff = (pooled_feed_forward if plan.rewrites else feed_forward_then_pool)(plan, model.ff, x)
+    x, ff = (pooled if plan.rewrites else then_pool)(plan, model.ff, "ff", x)
     logits, head = lower(plan, model.head, "head", x)
     return logits, lambda dy: patch(positions(relu(attn(ff(head(dy))))), wanted=False)
 
 
-def feed_forward_then_pool(plan: Plan, layer: layers.FeedForward, x: Buffer) -> tuple[Buffer, Backward]:
-    x, ff = lower(plan, layer, "ff", x)
+def then_pool(plan: Plan, layer: Any, name: str, x: Buffer) -> tuple[Buffer, Backward]:
+    x, backward = lower(plan, layer, name, x)
     y, pool = lower(plan, layers.MeanPool(), "pool", x)
-    return y, lambda dy: ff(pool(dy))
+    return y, lambda dy: backward(pool(dy))
 
 
-def pooled_feed_forward(plan: Plan, layer: layers.FeedForward, x: Buffer) -> tuple[Buffer, Backward]:
-    """The mean commutes with a linear layer: pool the hidden values, then project one token instead of all."""
-    hidden, up = feed_forward_up(plan, layer, "ff", x)
-    pooled, pool = lower(plan, layers.MeanPool(), "pool", hidden)
-    y = plan.buffer("ff.y", plan.samples, layer.width)
-    down = project(plan, "ff.w_down", "ff.b_down", y, pooled)
-    return y, lambda dy: up(pool(down(dy)))
+def pooled(plan: Plan, layer: Any, name: str, x: Buffer) -> tuple[Buffer, Backward]:
+    """The mean commutes with sums and with linear layers: pool what comes before them, then add or project one token
+    instead of all."""
+    match layer:
+        case layers.FeedForward():
+            hidden, up = feed_forward_up(plan, layer, name, x)
+            mean, pool = lower(plan, layers.MeanPool(), "pool", hidden)
+            y = plan.buffer(f"{name}.y", plan.samples, layer.width)
+            down = project(plan, f"{name}.w_down", f"{name}.b_down", y, mean)
+            return y, lambda dy, into=None: up(pool(down(dy)), into=into)
+        case layers.PreNorm():
+            h, norm = lower(plan, layer.norm, f"{name}.norm", x)
+            y, inner = pooled(plan, layer.inner, f"{name}.inner", h)
+            return y, lambda dy, into=None: norm(inner(dy), into=into)
+        case layers.Residual():
+            mean, past = lower(plan, layers.MeanPool(), f"{name}.mean", x)
+            change, inner = pooled(plan, layer.inner, f"{name}.inner", x)
+            y = plan.buffer(f"{name}.y", *mean.shape)
+            plan.call("residual_forward", "residual", (y,), (mean, change), (y.rows * int(y.shape[-1]),))
+            return y, lambda dy: inner(dy, into=past(dy))
+    raise EngineError(f"the native engine has no pooled {type(layer).__name__} yet ({name})")
 
 
 @entry(models.ViT)

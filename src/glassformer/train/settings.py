@@ -18,6 +18,7 @@ from glassformer.errors import SettingError
 from glassformer.layers import GELU, GELUTanh, ReLU, Rotary, SiLU
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
 from glassformer.models import MODELS, BERTFor, ClassHead, MaskedHead, SpanHead, TagHead
+from glassformer.models.patch_block import Bare, Normed, NormedResidual, WithResidual
 from glassformer.names import nearest
 from glassformer.train.tasks import TASKS
 
@@ -43,6 +44,10 @@ KINDS: dict[str, type] = {
     "zero": Zero,
     "sinusoidal": Sinusoidal,
     "grid-sinusoidal": GridSinusoidal,
+    "bare": Bare,
+    "residual": WithResidual,
+    "normed": Normed,
+    "normed-residual": NormedResidual,
 }
 KIND_OF = {cls: name for name, cls in KINDS.items()}
 
