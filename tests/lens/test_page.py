@@ -25,8 +25,9 @@ from glassformer.lens.payload import payload
 from glassformer.lens.subject import Subject, image_subject
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.walk import formulas
-from glassformer.models import BERT, GPT, MLP, T5, BERTFor, Images, PatchAttention, ViT
+from glassformer.models import BERT, GPT, MLP, T5, BERTFor, Images, PatchAttention, PatchBlock, ViT
 from glassformer.models.bert_heads import TagHead
+from glassformer.models.patch_block import NormedResidual
 from glassformer.models.t5 import Inputs
 from glassformer.models.text import Text
 from glassformer.train.run import load
@@ -84,6 +85,7 @@ VIEWS = {
     "vit": lambda: image_view(VIT),
     "vit with a class token": lambda: image_view(ViT(images=SMALL, width=8, hidden=12, heads=2, with_class_token=True)),
     "patch attention": lambda: image_view(PatchAttention(images=SMALL)),
+    "patch block": lambda: image_view(PatchBlock(images=SMALL, block=NormedResidual(), heads=2)),
     "mlp": lambda: image_view(MLP(images=SMALL, hidden=(5,))),
     "gpt": lambda: text_view(GPT_SMALL),
     "gpt, rotary": lambda: text_view(GPT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=1, rotary=Rotary())),

@@ -127,7 +127,8 @@ def walk(
 
     `told` are the modules of scopes whose layer no name tells: {"pool": "layers.mean_pool"}.
     """
-    gradients, weights, same = list(gradients), list(weights), set(same)
+    values, gradients, weights, same = list(values), list(gradients), list(weights), set(same)
+    around = {name.rpartition(".inner.")[0] for name in values if ".inner." in name}  # residuals
     steps = []
     for owner, run in groupby(values, key=owner_of):
         names = tuple(run)
@@ -140,12 +141,14 @@ def walk(
         else:
             back = tuple(name for name in gradients if owner_of(name) == owner)
         words = {last(name) for name in (*names, *own_weights)}
-        modules = modules_of(owner, words, told or {})
+        is_residual = owner in around and words == {"y"}
+        modules = ("layers.residual",) if is_residual else modules_of(owner, words, told or {})
+        called = "resid_post" if is_residual else names[-1] if at_block else owner
         steps.append(
             Step(
                 id=names[-1] if at_block else owner,
-                title=title_of(names[-1] if at_block else owner),
-                short=title_of(names[-1] if at_block else owner, {**TITLES, **SHORT}),
+                title=title_of(called),
+                short=title_of(called, {**TITLES, **SHORT}),
                 where=where_of(owner),
                 about=about(modules[0]) if modules else "",
                 forward=tuple(own_formulas(nested(modules, "forward"), names if at_block else ())),
@@ -176,8 +179,13 @@ def is_idle(owner: str, names: tuple[str, ...]) -> bool:
 
 
 def title_of(name: str, titles: Mapping[str, str] = TITLES) -> str:
-    word = next((part for part in reversed(name.split(".")) if not part.isdecimal()), name)
+    word = word_of(name) or name
     return titles.get(word) or titles.get(word.rstrip("0123456789")) or word.replace("_", " ").capitalize()
+
+
+def word_of(owner: str) -> str:
+    """The word that says what a scope is: `blocks.0.attn` and `attn.inner` are both `attn`."""
+    return next((part for part in reversed(owner.split(".")) if not part.isdecimal() and part != "inner"), "")
 
 
 def where_of(owner: str) -> str:
@@ -190,7 +198,7 @@ def where_of(owner: str) -> str:
 
 
 def modules_of(owner: str, words: set[str], told: Mapping[str, str]) -> tuple[str, ...]:
-    scope = next((part for part in reversed(owner.split(".")) if not part.isdecimal()), "")
+    scope = word_of(owner)
     if scope in told:
         return (told[scope],)
     for needed, modules in LAYERS:
