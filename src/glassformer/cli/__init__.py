@@ -13,12 +13,14 @@ from glassformer.cli.attend import attend
 from glassformer.cli.bench import bench
 from glassformer.cli.bench_fine_tuning import fine_tuning
 from glassformer.cli.data import data
+from glassformer.cli.diagnose import diagnose
 from glassformer.cli.eval import eval_
 from glassformer.cli.export import export
 from glassformer.cli.generate import generate
 from glassformer.cli.gradcheck import gradcheck
 from glassformer.cli.import_ import import_
 from glassformer.cli.info import info
+from glassformer.cli.investigate import investigate
 from glassformer.cli.predict import predict
 from glassformer.cli.studio import studio
 from glassformer.cli.trace import trace
@@ -44,6 +46,8 @@ app.command()(studio)
 app.command()(generate)
 app.command()(info)
 app.command()(gradcheck)
+app.command()(investigate)
+app.command()(diagnose)
 app.command("import")(import_)
 app.command()(export)
 bench.command("fine-tuning")(fine_tuning)

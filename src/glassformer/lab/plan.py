@@ -5,7 +5,7 @@ target = 0.85                                  # what would be good enough
 seeds = 10                                     # seeds 1 to 10, the same in every cell
 
 [baseline]
-preset = "attention-pool"                      # or recipe = "file.toml"
+preset = "attention-pool"                      # or recipe = "file.toml", or settings = { … }
 set = { "training.epochs" = 42 }
 
 [factors."positions sinusoidal"]
@@ -35,7 +35,7 @@ from glassformer.lab.amount import seeds_needed
 from glassformer.names import nearest
 from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe
-from glassformer.train.settings import with_change
+from glassformer.train.settings import from_plain, with_change
 
 Measure = Literal["validation", "test"]
 MAIN = ""  # the group of factors that name none
@@ -54,6 +54,7 @@ class Factor:
     group: str = MAIN
     on: tuple[str, ...] = ()  # factors that its reference has, too
     comparator: bool = False  # another model altogether: shown beside the others, never ranked or combined
+    combine: bool = True  # False: ranked, but kept out of pairs and of the best: too slow there, or not a choice
 
 
 @dataclass(frozen=True)
@@ -194,12 +195,17 @@ def parse(text: str, name: str, folder: Path = Path()) -> Plan:
 
 def parse_baseline(name: str, plain: dict[str, Any], folder: Path) -> Recipe:
     where = f"{name}: baseline"
-    must_be_known(where, plain, {"preset", "recipe", "set"})
-    if ("preset" in plain) == ("recipe" in plain):
-        raise SettingError(f"{where}: expected preset or recipe, one of them; {', '.join(plain) or 'nothing'} came")
-    changes = table(where, plain, "set")
-    recipe = preset(plain["preset"]) if "preset" in plain else recipe_file(folder / plain["recipe"])
-    return changed(recipe, changes, where)
+    must_be_known(where, plain, {"preset", "recipe", "settings", "set"})
+    given = [key for key in ("preset", "recipe", "settings") if key in plain]
+    if len(given) != 1:
+        raise SettingError(
+            f"{where}: expected one of preset, recipe and settings; {', '.join(given) or 'nothing'} came"
+        )
+    if "settings" in plain:
+        recipe = from_plain(Recipe, table(where, plain, "settings"))
+    else:
+        recipe = preset(plain["preset"]) if "preset" in plain else recipe_file(folder / plain["recipe"])
+    return changed(recipe, table(where, plain, "set"), where)
 
 
 def parse_factor(plan: str, name: str, plain: Any) -> Factor:

@@ -9,7 +9,16 @@ from glassformer.lab.cells import Cell, Comparison
 from glassformer.lab.plan import Plan
 from glassformer.lab.record import Record
 
-Word = Literal["explains", "contributes", "not distinguishable", "hurts", "diverges", "not decided"]
+Word = Literal[
+    "explains",
+    "contributes",
+    "not distinguishable",
+    "hurts",
+    "diverges",
+    "not decided",
+    "more than the sum",  # of pairs, in place of the first two
+    "less than the sum",  # of pairs, in place of "hurts": two that overlap may both be good
+]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,267 @@
+"""From records to findings: what each factor does, what is combined, what it all says.
+
+Stage 1 is every factor added alone. When the ranked ones of the main question are there with all seeds, the choice is
+made, on validation: of every subject the level that helps most, if any surely helps. The strongest are crossed in
+pairs, all together are the best cell, and each is taken out of it again.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from glassformer.lab.amount import LEVEL, seeds_needed, smallest_p
+from glassformer.lab.answer import answer
+from glassformer.lab.cells import Cell, Comparison, additions, cell, pairs, removals
+from glassformer.lab.plan import FEWEST, MAIN, Factor, Plan
+from glassformer.lab.ranks import ranks
+from glassformer.lab.record import Record, Results
+from glassformer.lab.scores import Paired, epochs_to, measure_of, paired, runs, summarise
+from glassformer.lab.statistics import EXACT, effects, power
+from glassformer.lab.study import Effect, Finding, Rank, Study, Summary
+from glassformer.lab.words import Circumstances, count, diverges, evidence, reasons, sure, word_of
+
+SIZE = 1.5  # standard deviations of the differences: an effect that nobody wants to miss
+LIKELY = 0.8  # the power one wants for it
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One comparison, its differences, and their effect among its family."""
+
+    comparison: Comparison
+    pairs: Paired
+    effect: Effect | None
+    family: int
+
+    @property
+    def factor(self) -> str:
+        return self.comparison.factors[0]
+
+    @property
+    def helps(self) -> bool:
+        return self.effect is not None and not diverges(self.pairs) and sure(self.effect) and self.effect.mean > 0
+
+
+def analyse(plan: Plan, results: Results, skipped: Sequence[str] = (), command: str = "") -> Study:
+    """The study as it stands; of an unfinished one, what can be said by now."""
+    tested = examine(plan, results, comparisons(plan, results))
+    base = summarise(plan, results, cell(plan, ()))
+    best = best_cell(plan, results)
+    cells = every_cell(plan, results, tested, best)
+    gaps = {one.comparison.group: gap_of(plan, results, one.comparison.group, cells, best) for one in tested}
+    found = [find(plan, results, one, *gaps[one.comparison.group]) for one in tested]
+    study = Study(
+        plan=plan,
+        baseline=base,
+        cells=cells,
+        findings=tuple(found),
+        ranks=ranked(plan, tested),
+        best=best,
+        answer="",
+        notes=notes(plan, tested, skipped, best),
+        seconds=sum(record.seconds for record in used(cells)),
+        machines=dict(Counter(record.machine or "unknown" for record in used(cells))),
+        command=command,
+    )
+    return replace(study, answer=answer(study))
+
+
+def comparisons(plan: Plan, results: Results) -> list[Comparison]:
+    """All that can be asked for by now: additions, then pairs, then removals."""
+    found = additions(plan)
+    if not stage_1_is_complete(plan, results):
+        return found
+    crossed = [pair for pair in pairs(plan, strongest(plan, results)[: plan.pairs]) if both_count(plan, pair)]
+    best = cell(plan, best_factors(plan, results))
+    taken_out = [one for one in removals(plan, best) if one.without.key != best.key] if best.factors else []
+    return [*found, *crossed, *taken_out]
+
+
+def stage_1_is_complete(plan: Plan, results: Results) -> bool:
+    asked = [one for one in additions(plan) if is_ranked(plan, one)]
+    return all((side.key, seed) in results for one in asked for side in sides(one) for seed in plan.seeds)
+
+
+def both_count(plan: Plan, pair: Comparison) -> bool:
+    """Not where one of the two overwrites the other."""
+    return pair.with_.key not in {cell(plan, (name,), pair.group).key for name in pair.factors}
+
+
+def undecided(plan: Plan, results: Results) -> set[str]:
+    """Keys of the cells that more seeds would tell more about."""
+    tested = examine(plan, results, comparisons(plan, results))
+    open_ = [one for one in tested if word_of(one.effect, one.pairs, circumstances(one)) == "not decided"]
+    return {side.key for one in open_ for side in sides(one.comparison)}
+
+
+def strongest(plan: Plan, results: Results) -> list[str]:
+    """Of each subject the level that helps most, among those that surely help over the baseline; strongest first."""
+    chosen: dict[str, str] = {}
+    for one in helping(plan, results):
+        factor = plan.by_name[one.factor]
+        if not factor.on:
+            chosen.setdefault(plan.subject_of(factor), factor.name)
+    return list(chosen.values())
+
+
+def best_factors(plan: Plan, results: Results) -> tuple[str, ...]:
+    """The strongest of all subjects together, and what helps on top of them where its subject is free."""
+    chosen = {plan.subject_of(plan.by_name[name]): name for name in strongest(plan, results)}
+    for one in helping(plan, results):
+        factor = plan.by_name[one.factor]
+        if factor.on and set(factor.on) <= set(chosen.values()):
+            chosen.setdefault(plan.subject_of(factor), factor.name)
+    return tuple(factor.name for factor in plan.factors if factor.name in chosen.values())
+
+
+def helping(plan: Plan, results: Results) -> list[Examined]:
+    """Of the main question, by validation, strongest first; what is not to be combined is left out."""
+    asked = [one for one in additions(plan) if is_ranked(plan, one)]
+    helps = [one for one in examine(plan, results, asked) if one.helps and plan.by_name[one.factor].combine]
+    return sorted(helps, key=lambda one: -mean_of(one))
+
+
+def mean_of(one: Examined) -> float:
+    return one.effect.mean if one.effect else -math.inf
+
+
+def is_ranked(plan: Plan, comparison: Comparison) -> bool:
+    return comparison.kind == "add" and factor_of(plan, comparison) in plan.ranked
+
+
+def factor_of(plan: Plan, comparison: Comparison) -> Factor:
+    return plan.by_name[comparison.factors[0]]
+
+
+def sides(comparison: Comparison) -> tuple[Cell, Cell]:
+    return comparison.without, comparison.with_
+
+
+def examine(plan: Plan, results: Results, asked: Iterable[Comparison]) -> list[Examined]:
+    """Families for Holm: additions of one group (comparators apart), pairs, removals."""
+    families: dict[tuple[str, str, bool], list[tuple[int, Comparison, Paired]]] = {}
+    for place, one in enumerate(asked):
+        comparator = one.kind == "add" and factor_of(plan, one).comparator
+        family = families.setdefault((one.kind, one.group, comparator), [])
+        family.append((place, one, paired(plan, results, one)))
+    found: list[tuple[int, Examined]] = []
+    for family in families.values():
+        enough = [place for place, _, two in family if len(two.differences) >= FEWEST]
+        by_place = dict(zip(enough, effects([two.values for place, _, two in family if place in enough]), strict=True))
+        size = max(len(enough), 1)
+        found += [(place, Examined(one, two, by_place.get(place), size)) for place, one, two in family]
+    return [one for _, one in sorted(found, key=lambda item: item[0])]
+
+
+def circumstances(one: Examined, gap: float | None = None, goal: str = "the target") -> Circumstances:
+    return Circumstances(one.comparison.kind, one.family, gap, goal)
+
+
+def find(plan: Plan, results: Results, one: Examined, gap: float | None, goal: str) -> Finding:
+    about = circumstances(one, gap, goal)
+    word = word_of(one.effect, one.pairs, about)
+    without, with_ = (epochs_to(plan.target, runs(plan, results, side).values()) for side in sides(one.comparison))
+    return Finding(
+        comparison=one.comparison,
+        effect=one.effect,
+        word=word,
+        evidence=evidence(one.effect, one.pairs, word, about),
+        failures=len(one.pairs.failed),
+        to_target=(without, with_),
+    )
+
+
+def gap_of(
+    plan: Plan, results: Results, group: str, cells: Iterable[Summary], best: Summary | None
+) -> tuple[float | None, str]:
+    """Points from the group's baseline to the target; without one, to the best cell. None: there is none to close."""
+    base = summarise(plan, results, cell(plan, (), group)).mean
+    if plan.target is not None:
+        goal, name = 100 * plan.target, f"the target of {100 * plan.target:g} %"
+    elif group == MAIN:
+        goal, name = (best.mean if best else math.nan), "the best combination"
+    else:
+        means = [one.mean for one in cells if one.cell.group == group and not math.isnan(one.mean)]
+        goal, name = max(means, default=math.nan), "the best of its group"
+    return (goal - base, name) if goal > base else (None, name)
+
+
+def best_cell(plan: Plan, results: Results) -> Summary | None:
+    """None: nothing surely helps, or it has not been run yet."""
+    if not stage_1_is_complete(plan, results):
+        return None
+    factors = best_factors(plan, results)
+    summary = summarise(plan, results, cell(plan, factors)) if factors else None
+    return summary if summary and summary.records else None
+
+
+def every_cell(plan: Plan, results: Results, tested: Iterable[Examined], best: Summary | None) -> tuple[Summary, ...]:
+    """Each recipe once in each measure, the baseline first."""
+    asked = [cell(plan, ())]
+    for one in tested:
+        asked += sides(one.comparison)
+    unique: dict[tuple[str, str], Cell] = {}
+    for one in asked:
+        unique.setdefault((one.key, measure_of(plan, one)), one)
+    found = [summarise(plan, results, one) for one in unique.values() if results.of(one.key)]
+    keys = {one.cell.key for one in found}
+    return (*found, *([best] if best and best.cell.key not in keys else []))
+
+
+def used(cells: Iterable[Summary]) -> list[Record]:
+    return list({record.place: record for one in cells for record in one.records}.values())
+
+
+def ranked(plan: Plan, tested: Iterable[Examined]) -> tuple[Rank, ...]:
+    """Of the main question's factors; those that diverge have no rank."""
+    return ranks(
+        {
+            one.factor: one.pairs.differences
+            for one in tested
+            if is_ranked(plan, one.comparison) and one.effect and not diverges(one.pairs)
+        }
+    )
+
+
+def notes(plan: Plan, tested: Sequence[Examined], skipped: Sequence[str], best: Summary | None) -> tuple[str, ...]:
+    found = few_seeds(plan, tested)
+    for one in tested:
+        if one.pairs.failed:
+            title, failed = one.comparison.with_.title, one.pairs.failed
+            said = f"{title}: {len(failed)} of {one.pairs.tried} runs failed: {reasons(failed.values())}"
+            found += [said] if said not in found else []
+    if plan.ranked and best is None:
+        found.append("There is no best combination: " + why_no_best(tested, plan))
+    found.append(
+        "Each factor is tried with all other settings as they are in its reference; none was tuned again for it."
+    )
+    found += [f"Skipped: {one}" for one in skipped]
+    return tuple(found)
+
+
+def few_seeds(plan: Plan, tested: Sequence[Examined]) -> list[str]:
+    """Why fewer cannot decide, and what they may miss."""
+    n, family = len(plan.seeds), max((one.family for one in tested if one.comparison.kind == "add"), default=1)
+    needed = seeds_needed(family)
+    if n < needed:
+        return [
+            f"{n} seeds cannot decide about {count(family, 'factor')}: the smallest p that {n} paired seeds can give "
+            f"is 2 / 2^{n} = {smallest_p(n):.2g}, and Holm over {family} asks for {LEVEL / family:.2g}; "
+            f"it takes {needed} seeds."
+        ]
+    found = power(n, family, SIZE)
+    if found >= LIKELY:
+        return []
+    enough = next((more for more in range(n + 1, EXACT + 1) if power(more, family, SIZE) >= LIKELY), 2 * n)
+    return [
+        f"With {n} seeds, one real effect of {SIZE:g} standard deviations among {family} factors is found in "
+        f"{100 * found:.0f} % of studies; {enough} seeds would find it in 80 % or more."
+    ]
+
+
+def why_no_best(tested: Sequence[Examined], plan: Plan) -> str:
+    asked = [one for one in tested if is_ranked(plan, one.comparison)]
+    if any(one.helps for one in asked):
+        return "it has not been run yet, or what helps is not to be combined."
+    return "no factor surely helps."

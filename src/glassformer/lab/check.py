@@ -1,0 +1,73 @@
+"""Every cell of a plan is tried before time is spent: settings, data, model, one step of training in shapes alone."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.data.dataset import Dataset
+from glassformer.errors import EngineError, GlassformerError, SettingError
+from glassformer.lab.cells import Cell, additions
+from glassformer.lab.one_run import loaded
+from glassformer.lab.plan import Plan
+from glassformer.native import build
+from glassformer.train.gradient import loss_and_gradient
+from glassformer.train.recipe import Recipe
+from glassformer.train.resolve import resolved
+
+
+def check(plan: Plan) -> None:
+    """Refuse a plan with a cell that cannot run, or whose answer nobody could read."""
+    cells = {one.key: one for comparison in additions(plan) for one in (comparison.without, comparison.with_)}
+    for cell in cells.values():
+        where = f"{plan.name}: {cell.title}"
+        try:
+            recipe = resolved(cell.recipe, loaded(cell.recipe))
+            must_compare(cell, plan)
+            jax.eval_shape(partial(one_step, recipe, loaded(recipe)))
+        except GlassformerError as error:
+            raise type(error)(f"{where}: {error}") from None
+    if plan.needs_native:
+        must_have_native(plan)
+
+
+def must_compare(cell: Cell, plan: Plan) -> None:
+    recipe = cell.recipe
+    if plan.group(cell.group).measure == "validation" and not recipe.validation.share:
+        raise SettingError(
+            "nothing is held out (validation.share = 0), and the group is judged by validation; "
+            "set validation.share = 0.1, or measure = 'test' for the group"
+        )
+    if recipe.validation.patience:
+        raise SettingError(
+            f"it stops early (validation.patience = {recipe.validation.patience}), so that runs could not be compared "
+            "epoch by epoch; set validation.patience = 0"
+        )
+    if recipe.data != plan.baseline.data:
+        raise SettingError(f"its data is {recipe.data}, that of the baseline {plan.baseline.data}; they must be one")
+
+
+def one_step(recipe: Recipe, data: Dataset) -> None:
+    params = recipe.model.init(jax.random.key(0))
+    batch = recipe.task.batch(jax.tree.map(jnp.asarray, data.train), jnp.arange(2))
+    loss_and_gradient(
+        recipe.model,
+        recipe.training.loss,
+        params,
+        batch.x,
+        labels=batch.labels,
+        key=jax.random.key(0),
+        **batch.keywords,
+    )
+
+
+def must_have_native(plan: Plan) -> None:
+    if jax.default_backend() != "cpu":
+        return
+    try:
+        build.compiler()
+    except EngineError as error:
+        raise EngineError(
+            f"{plan.name}: it is made for the native engine, and {error}. On the jax engine it takes several times as "
+            "long: try fewer seeds and a budget (--engine jax --seeds 4 --budget 30m)"
+        ) from None

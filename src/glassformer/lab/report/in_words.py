@@ -1,0 +1,63 @@
+"""The interval plot in words: what each verdict means, and the same rows as a table with the evidence."""
+
+from collections.abc import Sequence
+
+from glassformer.lab.report.facts import Line
+from glassformer.lab.report.marks import mark
+from glassformer.lab.report.markup import Markup, el
+from glassformer.lab.report.numbers import MINUS, NONE, interval, p_value, points, ranks
+from glassformer.lab.study import Finding, Study, Word
+
+HEAD = ("ranks", "factor", "points", "95 %", "d", "p", "p (Holm)", "epochs to target", "verdict")
+
+
+def meanings(study: Study) -> dict[Word, str]:
+    goal = "the target" if study.plan.target is not None else "the best combination"
+    return {
+        "explains": f"helps, and closes at least half of the gap from the baseline to {goal}",
+        "contributes": "helps, but closes less than half of the gap",
+        "not distinguishable": "the interval includes no effect at all",
+        "hurts": "makes it worse",
+        "diverges": "a third of its runs or more failed",
+        "not decided": "too few seeds to tell",
+    }
+
+
+def words_used(study: Study, lines: Sequence[Line]) -> Markup:
+    used = {line.finding.word for line in lines}
+    shown = []
+    for word, meaning in meanings(study).items():
+        if word in used:
+            picture = el("svg", mark(word, 8, 8), viewBox="0 0 16 16", aria_hidden="true")
+            shown.append(el("li", picture, el("span", el("strong", word), f": {meaning}")))
+    return el("ul", *shown, class_="words")
+
+
+def in_words(lines: Sequence[Line]) -> Markup:
+    head = el("tr", *(el("th", word, scope="col", class_="number" if 1 < i < 8 else "") for i, word in enumerate(HEAD)))
+    body = []
+    for one in lines:
+        rank = ranks(one.rank) + (" =" if one.tied else "")
+        numbers = (el("td", number, class_="number") for number in (*effect_of(one.finding), to_target(one.finding)))
+        verdict = el("td", one.finding.word, el("small", one.finding.evidence))
+        body.append(el("tr", el("td", rank, class_="whole"), el("th", one.name, scope="row"), *numbers, verdict))
+    table = el("table", el("thead", head), el("tbody", *body))
+    title = el("summary", "The same as a table, with the evidence")
+    return el("details", title, el("div", table, class_="scroll", tabindex=0))
+
+
+def effect_of(found: Finding) -> list[str]:
+    """Points, interval, size, both p."""
+    if found.effect is None:
+        return [NONE] * 5
+    one = found.effect
+    size = f"{one.size:.1f}".replace("-", MINUS).replace("inf", "∞")
+    return [points(one), interval(one), size, p_value(one.p), p_value(one.p_holm)]
+
+
+def to_target(found: Finding) -> str:
+    """The median over seeds, without the factor and with it."""
+    if found.to_target == (None, None):
+        return NONE
+    without, with_ = ("never" if one is None else f"{one:g}" for one in found.to_target)
+    return f"{without} → {with_}"

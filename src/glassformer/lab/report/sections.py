@@ -1,0 +1,169 @@
+"""The parts of the page, in order. A part that has nothing to show says so in a sentence."""
+
+from glassformer.lab.report import facts
+from glassformer.lab.report.both_ways_plot import both_ways_plot
+from glassformer.lab.report.cell_table import cell_table
+from glassformer.lab.report.curve_plot import curve_plot
+from glassformer.lab.report.in_words import in_words, words_used
+from glassformer.lab.report.intervals import interval_plot
+from glassformer.lab.report.learning import learning_curves
+from glassformer.lab.report.markup import Markup, el, join
+from glassformer.lab.report.names_inside import about_inside
+from glassformer.lab.report.numbers import count, duration, mean_and_spread
+from glassformer.lab.report.plot_frame import NARROW, WIDE
+from glassformer.lab.report.together import together
+from glassformer.lab.study import Study
+
+
+def sections(study: Study) -> list[Markup]:
+    return [
+        causes(study),
+        *(group for group in of_groups(study)),
+        curves(study),
+        both_ways(study),
+        interactions(study),
+        cells(study),
+        inside(study),
+        notes(study),
+        repeat(study),
+    ]
+
+
+def section(title: str, about: str, *inside: Markup | None, name: str) -> Markup:
+    return el("section", el("h2", title), el("p", about, class_="about") if about else None, *inside, id=name)
+
+
+def figure(name: str, *pictures: Markup) -> Markup:
+    save = el("button", "Save as SVG", type="button", class_="save", hidden="hidden", data_name=name)
+    return el("figure", save, *pictures)
+
+
+def causes(study: Study) -> Markup:
+    title = "What it is, and what it is not"
+    lines, apart = facts.ranked(study), facts.comparators(study)
+    if not lines and not apart:
+        return section(title, "No factor has been compared with the baseline yet.", name="causes")
+    known = study.plan.target is not None and len(study.baseline.scores)
+    gap = 100 * (study.plan.target or 0.0) - study.baseline.mean if known else None
+    measure = f"percentage points of {facts.measure_of(study, '')}, against the baseline"
+    about = (
+        f"Each factor is added to the baseline alone, with the same {len(study.plan.seeds)} seeds. The mark is the "
+        "mean difference, the line its 95 % interval, every dot one seed. p is corrected over all factors (Holm). "
+        "Ranks are those that the data allow; = marks a rank that another factor may have as well: a tie."
+    )
+    plots = (interval_plot(lines, apart, form, measure, gap) for form in (WIDE, NARROW))
+    shown = [*lines, *apart]
+    return section(title, about, figure("effects", *plots), words_used(study, shown), in_words(shown), name="causes")
+
+
+def of_groups(study: Study) -> list[Markup]:
+    drawn = []
+    for i, (group, lines) in enumerate(facts.groups(study)):
+        measure = f"percentage points of {facts.measure_of(study, group.name)}, against the group's baseline"
+        plots = (interval_plot(lines, [], form, measure) for form in (WIDE, NARROW))
+        shown = figure(f"effects-{i + 1}", *plots)
+        drawn.append(section(group.name, group.about, shown, in_words(lines), name=f"group-{i + 1}"))
+    return drawn
+
+
+def curves(study: Study) -> Markup:
+    title, found = "How they learn", learning_curves(study)
+    if not found:
+        return section(title, "No validation accuracy was recorded by epoch, so there are no curves.", name="curves")
+    about = (
+        "Validation accuracy by epoch: the mean over seeds with its 95 % band. A curve ends where its first seed stops."
+    )
+    plots = (curve_plot(found, study.plan.target, wide=wide) for wide in (True, False))
+    return section(title, about, figure("curves", *plots), name="curves")
+
+
+def both_ways(study: Study) -> Markup:
+    title, rows = "Added alone, and taken away from the best", facts.both_ways(study)
+    if not rows:
+        return section(title, "No factor was taken away from a best combination.", name="both-ways")
+    about = (
+        "Alone: the factor added to the baseline. With all others: what the best combination loses without it. "
+        "Where the two differ, the factors interact."
+    )
+    measure = f"percentage points of {facts.measure_of(study, '')} that the factor is worth"
+    plots = (both_ways_plot(rows, measure, wide=wide) for wide in (True, False))
+    return section(title, about, figure("add-and-remove", *plots), name="both-ways")
+
+
+def interactions(study: Study) -> Markup:
+    title, grid = "Two at a time", together(study)
+    if grid is None:
+        return section(title, "No two factors were tried together.", name="pairs")
+    about = (
+        "On the diagonal each factor alone; below it what two bring together beyond the sum of both, in percentage "
+        "points. Blue: less than the sum, orange: more."
+    )
+    return section(title, about, grid, name="pairs")
+
+
+def cells(study: Study) -> Markup:
+    about = (
+        "Mean ± standard deviation over seeds, and the 95 % interval of the mean, in percent. Choices are made on "
+        "validation; the test set is read once, with the last weights."
+    )
+    return section("Every cell", about, cell_table(study), name="cells")
+
+
+def inside(study: Study) -> Markup:
+    title = "What changed inside"
+    shown, rows = facts.inside(study)
+    if not rows:
+        return section(title, "The trained models were not looked into.", name="inside")
+    head = el(
+        "tr", el("th", "measured", scope="col"), *(el("th", one.label, scope="col", class_="number") for one in shown)
+    )
+    body = []
+    for name, columns in rows:
+        words, more = about_inside(name)
+        values = (el("td", mean_and_spread(values), class_="number") for values in columns)
+        body.append(el("tr", el("th", words, el("small", more) if more else None, scope="row"), *values))
+    about = "In the trained models, mean ± standard deviation over seeds: the baseline against the strongest causes."
+    table = el("table", el("thead", head), el("tbody", *body))
+    return section(title, about, el("div", table, class_="scroll", tabindex=0), name="inside")
+
+
+def notes(study: Study) -> Markup:
+    if not study.notes:
+        return section("Notes", "Nothing failed and nothing was skipped.", name="notes")
+    return section("Notes", "", el("ul", *(el("li", note) for note in study.notes), class_="notes"), name="notes")
+
+
+def repeat(study: Study) -> Markup:
+    head = el(
+        "tr",
+        *(el("th", word, scope="col") for word in ("machine", "engine")),
+        *(el("th", word, scope="col", class_="number") for word in ("runs", "failed", "time")),
+    )
+    body = [
+        el(
+            "tr",
+            el("th", one.name or "unknown", scope="row"),
+            el("td", ", ".join(one.engines)),
+            *(
+                el("td", value, class_="number")
+                for value in (count(one.runs), count(one.failed), duration(one.seconds))
+            ),
+        )
+        for one in facts.machines(study)
+    ]
+    table = el("div", el("table", el("thead", head), el("tbody", *body)), class_="scroll", tabindex=0) if body else None
+    command = el("pre", el("code", study.command), tabindex=0) if study.command else None
+    text = el(
+        "details", el("summary", "The plan, as it was written"), el("pre", el("code", study.plan.text), tabindex=0)
+    )
+    seeds = (
+        f"Seeds {', '.join(map(str, study.plan.seeds))} in every cell: the same first weights, the same order of data."
+    )
+    about = f"{duration(study.seconds)} of computing over all runs. {seeds}"
+    said = None if command is None else el("p", "This repeats it:", class_="about again")
+    return section(
+        "What ran, and how to repeat it",
+        about,
+        join(table, said, command, text if study.plan.text else None),
+        name="repeat",
+    )

@@ -1,0 +1,183 @@
+"""Run a plan: all cells with all seeds, side by side, every result safe on the disk as soon as it is there.
+
+On a CPU many runs go on at once, one thread each, through joblib (with `cluster`, on a dask cluster). On a GPU cells of
+equal shape and all their seeds are one program. What is in the folder already is not run again.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from glassformer.errors import EngineError, GlassformerError
+from glassformer.lab.analysis import analyse, comparisons, undecided
+from glassformer.lab.cells import Cell, Comparison, cell
+from glassformer.lab.check import check
+from glassformer.lab.folder import begin
+from glassformer.lab.one_run import loaded, train_one
+from glassformer.lab.plan import Plan
+from glassformer.lab.record import Record, Results
+from glassformer.lab.schedule import Job, Schedule, skipped
+from glassformer.lab.side_by_side import shape_of, train_side_by_side
+from glassformer.lab.study import Study
+from glassformer.train.many_seeds import with_seed
+from glassformer.train.recipe import Recipe
+from glassformer.train.resolve import resolved
+
+AT_ONCE = 96  # runs in one program
+
+
+class Listener:
+    """Told how a study goes. This one keeps quiet; the command line draws a bar."""
+
+    def notice(self, text: str) -> None: ...
+    def stage(self, total: int, done: int) -> None: ...
+    def finished(self, title: str, record: Record, seconds_left: float) -> None: ...
+
+
+def investigate(
+    plan: Plan,
+    folder: Path,
+    *,
+    jobs: int = 0,
+    cluster: str = "",
+    budget: float | None = None,
+    listener: Listener | None = None,
+    command: str = "",
+) -> Study:
+    """Run what is not there yet, and say what it means.
+
+    jobs      runs at once on a CPU; 0: one for each core
+    cluster   address of a dask scheduler, "tcp://host:8786"
+    budget    seconds; what they do not suffice for is skipped, and said
+    """
+    listener = listener or Listener()
+    check(plan)
+    if begin(plan, folder):
+        listener.notice(f"{folder}: goes on with what is there")
+    results = Results(folder)
+    schedule = Schedule(results, budget)
+    schedule.undecided = lambda: undecided(plan, results)
+    side_by_side = jax.default_backend() != "cpu" and not cluster
+    while True:
+        cells = cells_of(plan, results)
+        left = schedule.left(cells, plan.seeds)
+        listener.stage(len(left) + len(results.records), len(results.records))
+        before = len(results.records)
+        if side_by_side:
+            run_side_by_side(plan, cells, schedule, results, listener)
+        else:
+            run_in_processes(plan, cells, schedule, results, listener, jobs, cluster)
+        if len(results.records) == before:
+            break
+    left_out = skipped(schedule, cells_of(plan, results), plan.seeds)
+    return analyse(plan, results, [f"{title}: {count} seeds" for title, count in left_out.items()], command)
+
+
+def cells_of(plan: Plan, results: Results) -> list[Cell]:
+    """All that the plan asks for by now: what is combined depends on what was found."""
+    unique: dict[str, Cell] = {one.key: one for one in [cell(plan, ())]}
+    for comparison in comparisons(plan, results):
+        for one in parts_of(plan, comparison):
+            unique.setdefault(one.key, one)
+    return list(unique.values())
+
+
+def parts_of(plan: Plan, comparison: Comparison) -> list[Cell]:
+    """Both sides; of a pair also each of the two alone."""
+    alone = [cell(plan, (name,), comparison.group) for name in comparison.factors] if comparison.kind == "pair" else []
+    return [comparison.without, comparison.with_, *alone]
+
+
+def run_in_processes(
+    plan: Plan, cells: list[Cell], schedule: Schedule, results: Results, listener: Listener, jobs: int, cluster: str
+) -> None:
+    from joblib import Parallel, delayed
+
+    def work() -> Iterator[Any]:
+        while (job := schedule.next(cells, plan.seeds)) is not None:
+            recipe = with_seed(job.cell.recipe, job.seed)
+            yield delayed(train_one)(job.cell.key, on_one_thread(recipe))
+
+    with backend(cluster) as workers:
+        count = workers or jobs or -1
+        parallel: Any = Parallel(n_jobs=count, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)  # pyright: ignore
+        for record in parallel(work()):
+            keep(results, cells, plan, schedule, listener, [record], max(count, 1) if count > 0 else cores())
+
+
+def run_side_by_side(plan: Plan, cells: list[Cell], schedule: Schedule, results: Results, listener: Listener) -> None:
+    """Runs of one shape together, as many as fit."""
+    while (first := schedule.next(cells, plan.seeds)) is not None:
+        group = [first, *more_like(first, schedule, cells, plan)]
+        keep(results, cells, plan, schedule, listener, together(group), 1)
+
+
+def together(jobs: list[Job]) -> list[Record]:
+    """In one program; where that does not go, in turn, each with its own reason."""
+    data = loaded(jobs[0].cell.recipe)
+    recipes = [with_seed(job.cell.recipe, job.seed) for job in jobs]
+    keys = [job.cell.key for job in jobs]
+    if len(jobs) > 1:
+        with contextlib.suppress(GlassformerError, jax.errors.JaxRuntimeError):
+            return train_side_by_side(keys, [resolved(recipe, data) for recipe in recipes], data)
+    return [train_one(key, recipe) for key, recipe in zip(keys, recipes, strict=True)]
+
+
+def more_like(first: Job, schedule: Schedule, cells: list[Cell], plan: Plan) -> Iterator[Job]:
+    shape, count = shape_of(first.cell.recipe), 1
+    for job in schedule.left(cells, plan.seeds):
+        if count < AT_ONCE and shape_of(job.cell.recipe) == shape:
+            schedule.handed_out.add(job.place)
+            count += 1
+            yield job
+
+
+def keep(
+    results: Results,
+    cells: list[Cell],
+    plan: Plan,
+    schedule: Schedule,
+    listener: Listener,
+    records: list[Record],
+    at_once: int,
+) -> None:
+    results.add(records)
+    left = schedule.left(cells, plan.seeds)
+    seconds = sum(schedule.cost(job.cell) for job in left) / at_once
+    titles = {one.key: one.title for one in cells}
+    for record in records:
+        listener.finished(titles.get(record.key, record.key), record, seconds)
+
+
+def on_one_thread(recipe: Recipe) -> Recipe:
+    return replace(recipe, engine=replace(recipe.engine, threads=1))
+
+
+@contextlib.contextmanager
+def backend(cluster: str) -> Iterator[int]:
+    """How many runs go on at once there; 0: on this machine, as asked."""
+    if not cluster:
+        yield 0
+        return
+    try:
+        from distributed import Client
+        from joblib import parallel_config
+    except ImportError:
+        raise EngineError("--cluster needs dask; pip install 'glassformer[cluster]'") from None
+    try:
+        client = Client(cluster, timeout=20)
+    except OSError as error:
+        raise EngineError(f"--cluster: no dask scheduler answers at {cluster}: {error}") from None
+    with client, parallel_config(backend="dask", wait_for_workers_timeout=60):
+        threads = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+        yield max(threads, 1)
+
+
+def cores() -> int:
+    from joblib import cpu_count
+
+    return cpu_count()
