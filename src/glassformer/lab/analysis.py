@@ -1,8 +1,9 @@
 """From records to findings: what each factor does, what is combined, what it all says.
 
-Stage 1 is every factor added alone. When the ranked ones of the main question are there with all seeds, the choice is
-made, on validation: of every subject the level that helps most, if any surely helps. The strongest are crossed in
-pairs, all together are the best cell, and each is taken out of it again.
+Stage 1 is every factor added alone. When the ranked ones of the main question are there with all seeds, the first
+choice is made, on validation: of every subject the level that helps most, if any surely helps. Stage 2 crosses the
+strongest in pairs, and adds to the first choice what showed nothing alone: with a rate far too small, nothing else
+does. What helps there makes the first choice the best cell; stage 3 takes each of its factors out again.
 """
 
 import math
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from glassformer.lab.amount import LEVEL, seeds_needed, smallest_p
 from glassformer.lab.answer import answer
-from glassformer.lab.cells import Cell, Comparison, additions, cell, pairs, removals
+from glassformer.lab.cells import Cell, Comparison, additions, cell, on_top, pairs, removals
 from glassformer.lab.plan import FEWEST, MAIN, Factor, Plan
 from glassformer.lab.ranks import ranks
 from glassformer.lab.record import Record, Results
@@ -73,14 +74,28 @@ def comparisons(plan: Plan, results: Results) -> list[Comparison]:
     if not stage_1_is_complete(plan, results):
         return found
     crossed = [pair for pair in pairs(plan, strongest(plan, results)[: plan.pairs]) if both_count(plan, pair)]
+    found += [*crossed, *later_additions(plan, results)]
+    if not stage_2_is_complete(plan, results):
+        return found
     best = cell(plan, best_factors(plan, results))
-    taken_out = [one for one in removals(plan, best) if one.without.key != best.key] if best.factors else []
-    return [*found, *crossed, *taken_out]
+    return [*found, *(one for one in removals(plan, best) if one.without.key != best.key)]
 
 
 def stage_1_is_complete(plan: Plan, results: Results) -> bool:
-    asked = [one for one in additions(plan) if is_ranked(plan, one)]
+    return all_there(plan, results, [one for one in additions(plan) if is_ranked(plan, one)])
+
+
+def stage_2_is_complete(plan: Plan, results: Results) -> bool:
+    return stage_1_is_complete(plan, results) and all_there(plan, results, later_additions(plan, results))
+
+
+def all_there(plan: Plan, results: Results, asked: Iterable[Comparison]) -> bool:
     return all((side.key, seed) in results for one in asked for side in sides(one) for seed in plan.seeds)
+
+
+def later_additions(plan: Plan, results: Results) -> list[Comparison]:
+    first = first_choice(plan, results)
+    return on_top(plan, cell(plan, first)) if first else []
 
 
 def both_count(plan: Plan, pair: Comparison) -> bool:
@@ -106,6 +121,16 @@ def strongest(plan: Plan, results: Results) -> list[str]:
 
 
 def best_factors(plan: Plan, results: Results) -> tuple[str, ...]:
+    """The first choice, and of each subject that it leaves free what surely helps most on top of it."""
+    first = first_choice(plan, results)
+    helps = [one for one in examine(plan, results, later_additions(plan, results)) if one.helps]
+    chosen: dict[str, str] = {}
+    for one in sorted(helps, key=lambda one: -mean_of(one)):
+        chosen.setdefault(plan.subject_of(plan.by_name[one.factor]), one.factor)
+    return tuple(factor.name for factor in plan.factors if factor.name in {*first, *chosen.values()})
+
+
+def first_choice(plan: Plan, results: Results) -> tuple[str, ...]:
     """The strongest of all subjects together, and what helps on top of them where its subject is free."""
     chosen = {plan.subject_of(plan.by_name[name]): name for name in strongest(plan, results)}
     for one in helping(plan, results):
@@ -189,7 +214,7 @@ def gap_of(
 
 def best_cell(plan: Plan, results: Results) -> Summary | None:
     """None: nothing surely helps, or it has not been run yet."""
-    if not stage_1_is_complete(plan, results):
+    if not stage_2_is_complete(plan, results):
         return None
     factors = best_factors(plan, results)
     summary = summarise(plan, results, cell(plan, factors)) if factors else None

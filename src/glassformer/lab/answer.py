@@ -22,7 +22,15 @@ MANY = 6  # names in a sentence
 
 
 def answer(study: Study) -> str:
-    parts = [opening(study), *causes(study), *no_causes(study), *together(study), *both_ways(study), *crossed(study)]
+    parts = [
+        opening(study),
+        *causes(study),
+        *on_top(study),
+        *no_causes(study),
+        *together(study),
+        *both_ways(study),
+        *crossed(study),
+    ]
     for group in study.plan.groups:
         parts += of_group(study, group.name)
     return " ".join(part for part in parts if part)
@@ -87,8 +95,23 @@ def subject_of(finding: Finding, study: Study) -> str:
     return study.plan.subject_of(study.plan.by_name[name_of(finding)])
 
 
+def on_top(study: Study) -> list[str]:
+    """What shows only where the strongest are in place."""
+    found = [one for one in study.findings if one.comparison.kind == "top"]
+    helps = with_word(sorted(found, key=lambda one: -one.effect.mean if one.effect else math.inf), *HELPS)
+    best = best_of_subjects(study, helps)
+    if not best:
+        return []
+    alone = {name_of(one): one for one in added(study)}
+    hidden = [one for one in best if alone[name_of(one)].word not in HELPS]
+    said = f"On top of {best[0].comparison.without.title}, {listed(effect_of(one) for one in best)} "
+    said += verb(best, "contributes", "contribute")
+    return [f"{said}, though alone {verb(hidden, 'it does', 'they do')} not show." if hidden == best else f"{said}."]
+
+
 def no_causes(study: Study) -> list[str]:
-    found = added(study)
+    later = {name_of(one) for one in study.findings if one.comparison.kind == "top" and one.word in HELPS}
+    found = [one for one in added(study) if name_of(one) not in later]
     same, worse, apart = (with_word(found, word) for word in ("not distinguishable", "hurts", "diverges"))
     open_ = with_word(found, "not decided")
     parts = []

@@ -1,7 +1,8 @@
 """Cells: a recipe without its seed. A comparison is two cells, with and without something, seed by seed.
 
 add       baseline + on + factor          against  baseline + on
-best      baseline + the best of each subject that helps (chosen on validation)
+top       first choice + factor           against  first choice: what helps only where the strongest are in place
+best      first choice + what helps on top of it (all chosen on validation, one of each subject)
 remove    best - one of its factors       against  best, turned round: what the factor is worth where all others are
 pair      baseline + a + b                interaction = (ab - a) - (b - baseline)
 
@@ -19,7 +20,7 @@ from glassformer.lab.plan import MAIN, Plan
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import to_plain
 
-Kind = Literal["add", "remove", "pair"]
+Kind = Literal["add", "top", "remove", "pair"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,14 @@ def additions(plan: Plan) -> list[Comparison]:
             )
         found.append(Comparison("add", (factor.name,), factor.group, without, with_))
     return found
+
+
+def on_top(plan: Plan, first: Cell) -> list[Comparison]:
+    """Every factor of a subject that the first choice leaves free, added to it."""
+    taken = {plan.subject_of(plan.by_name[name]) for name in first.factors}
+    free = [one for one in plan.ranked if one.combine and not one.on and plan.subject_of(one) not in taken]
+    found = [Comparison("top", (one.name,), MAIN, first, cell(plan, (*first.factors, one.name))) for one in free]
+    return [one for one in found if one.with_.key != first.key]
 
 
 def removals(plan: Plan, best: Cell) -> list[Comparison]:

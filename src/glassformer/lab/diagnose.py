@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
+from glassformer.lab.amount import usual_seeds
 from glassformer.lab.cells import key_of
 from glassformer.lab.plan import Factor, Plan, changed
 from glassformer.lab.plan_text import plan_text
 from glassformer.layers.positions import Sinusoidal
 from glassformer.train.recipe import Recipe
 
-SEEDS = 10
 STEPS = "rate and optimiser"  # one subject: each optimiser has its own rate
 
 
-def diagnosis(recipe: Recipe, name: str, *, seeds: int = SEEDS, target: float | None = None) -> Plan:
+def diagnosis(recipe: Recipe, name: str, *, seeds: int = 0, target: float | None = None) -> Plan:
     """A plan that asks why this recipe is not better."""
     share = recipe.validation.share or 0.1
     engine = replace(recipe.engine, name="auto", threads=0, rng="threefry")
@@ -33,7 +33,8 @@ def diagnosis(recipe: Recipe, name: str, *, seeds: int = SEEDS, target: float | 
         factor for factor in suspects(baseline) if key_of(changed(baseline, factor.changes, name)) != key_of(baseline)
     )
     question = f"Why is the accuracy of {name} not better?"
-    plan = Plan(name, question, baseline, factors, seeds=tuple(range(1, seeds + 1)), target=target)
+    count = seeds or usual_seeds(len(factors))
+    plan = Plan(name, question, baseline, factors, seeds=tuple(range(1, count + 1)), target=target)
     return replace(plan, text=plan_text(plan))
 
 

@@ -2,7 +2,7 @@
 
 question = "Why is the accuracy only 38 %?"
 target = 0.85                                  # what would be good enough
-seeds = 10                                     # seeds 1 to 10, the same in every cell
+seeds = 10                                     # seeds 1 to 10, the same in every cell; nothing: ten, or more for many
 
 [baseline]
 preset = "attention-pool"                      # or recipe = "file.toml", or settings = { … }
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.errors import FileError, SettingError, UnknownNameError
-from glassformer.lab.amount import seeds_needed
+from glassformer.lab.amount import seeds_needed, usual_seeds
 from glassformer.names import nearest
 from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe
@@ -71,7 +71,7 @@ class Plan:
     question: str
     baseline: Recipe
     factors: tuple[Factor, ...]
-    seeds: tuple[int, ...] = tuple(range(1, 11))
+    seeds: tuple[int, ...]
     target: float | None = None  # accuracy, 0..1
     groups: tuple[Group, ...] = ()
     pairs: int = PAIRS  # subjects that are crossed with each other: the strongest so many; 0: none
@@ -106,7 +106,7 @@ class Plan:
     @property
     def ranked(self) -> list[Factor]:
         """Those of the main question."""
-        return [factor for factor in self.factors if factor.group == MAIN and not factor.comparator]
+        return [factor for factor in self.factors if is_ranked(factor)]
 
     def group(self, name: str) -> Group:
         if name == MAIN:
@@ -129,6 +129,10 @@ class Plan:
 
     def subject_of(self, factor: Factor) -> str:
         return factor.subject or ", ".join(factor.changes)
+
+
+def is_ranked(factor: Factor) -> bool:
+    return factor.group == MAIN and not factor.comparator
 
 
 def changed(recipe: Recipe, changes: Mapping[str, Any], where: str) -> Recipe:
@@ -184,7 +188,7 @@ def parse(text: str, name: str, folder: Path = Path()) -> Plan:
         question=str(plain.get("question", "")),
         baseline=parse_baseline(name, table(name, plain, "baseline"), folder),
         factors=factors,
-        seeds=parse_seeds(name, plain.get("seeds", 10)),
+        seeds=parse_seeds(name, plain.get("seeds", usual_seeds(sum(is_ranked(factor) for factor in factors)))),
         target=plain.get("target"),
         groups=groups,
         pairs=plain.get("pairs", PAIRS),

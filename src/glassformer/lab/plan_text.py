@@ -11,7 +11,7 @@ TEMPLATE = """\
 # One line that says what this investigation is about.
 question = "Why is my accuracy low?"
 target = 0.95                          # what would be good enough
-seeds = 10                             # the same in every cell; with fewer than ten, little can be decided
+seeds = 10                             # the same in every cell; fewer cannot decide, many factors need more
 pairs = 3                              # the strongest so many are tried together, too
 
 [baseline]

@@ -79,6 +79,10 @@ def groups(study: Study) -> list[tuple[Group, list[Line]]]:
         lines = [line(study, found) for found in of_kind(study, "add") if found.comparison.group == group.name]
         if lines:
             shown.append((group, in_order(lines)))
+    later = of_kind(study, "top")
+    if later:
+        group = Group(f"on top of {later[0].comparison.without.title}", "what helps where the strongest are in place")
+        shown.append((group, in_order(line(study, found) for found in later)))
     return shown
 
 
