@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from glassformer.lab.cells import Cell, Comparison, additions, cell, pairs, removals
+from glassformer.lab.cells import Cell, Comparison, additions, cell, on_top, pairs, removals
 from glassformer.lab.plan import Plan, parse
 from glassformer.lab.record import Record
 from glassformer.lab.study import Effect, Finding, Rank, Study, Summary, Word
@@ -102,6 +102,10 @@ EFFECTS: dict[str, tuple[float, float, Word]] = {  # points, their spread over s
     "as published: wide": (6.7, 4.0, "contributes"),
     "as published: sinusoidal": (38.6, 3.5, "explains"),
 }
+LATER: dict[str, tuple[float, float, Word]] = {  # the same on top of the first choice
+    "label smoothing": (2.6, 0.5, "contributes"),
+}
+FIRST = ("positions sinusoidal", "rate 0.1", "wide", "batch 16")
 RANKS = (
     Rank("rate 0.1", 1, 1, 1),
     Rank("positions sinusoidal", 2, 3, 2),
@@ -116,8 +120,9 @@ RANKS = (
 ANSWER = (
     "The learning rate explains it: at 0.1 the model gains 44.1 points [41.9, 46.3], more than any other factor (rank "
     "1), and closes most of the gap to 85 %. Positions contribute +31.2 points, alone and with the others, and so do "
-    "batch size and width, which cannot be told apart (ranks 4 to 5). Label smoothing and larger batches are not "
-    "distinguishable from no effect. All four together reach 92.1 % on the test set, 7.1 points above the target."
+    "batch size and width, which cannot be told apart (ranks 4 to 5). On top of these four label smoothing contributes "
+    "+2.6 points, though alone it does not show. Larger batches are not distinguishable from no effect. All five "
+    "together reach 90.2 % on the test set, above the target.\n\nFor comparison: MLP of the same size (+52.3 points)."
 )
 
 
@@ -137,6 +142,7 @@ class Made:
     plan: Plan
     effects: Mapping[str, tuple[float, float, Word]]
     rng: np.random.Generator
+    first: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.summaries: dict[str, Summary] = {}
@@ -154,6 +160,9 @@ class Made:
             gain += mean + spread * self.rng.normal(size=len(gain))
         if len(made.factors) > 1:
             gain = np.minimum(gain, 52 + self.rng.normal(0, 0.6, len(gain)))
+        if self.first and set(self.first) <= set(made.factors):
+            for name in set(made.factors) & set(LATER):
+                gain += LATER[name][0] + LATER[name][1] * self.rng.normal(size=len(gain))
         diverges = any(self.effects.get(name, ("", 0, ""))[2] == "diverges" for name in made.factors)
         records = tuple(
             self.record(made, seed, float(np.clip(score, 2, 99.9)), diverges and i % 3 != 1)
@@ -210,7 +219,8 @@ def decided(made: Made, comparison: Comparison) -> Finding:
     )
     failures = sum(bool(record.failed) for record in made.summary(comparison.with_).records)
     differences = [with_[seed] - without[seed] for seed in without if seed in with_]
-    word: Word = made.effects.get(comparison.factors[0], (0.0, 1.0, "not decided"))[2]
+    known = made.effects if comparison.kind == "add" else {**made.effects, **LATER}
+    word: Word = known.get(comparison.factors[0], (0.0, 1.0, "not decided"))[2]
     if comparison.kind == "pair":
         a, b = (
             made.summary(cell(made.plan, [name])).scores - made.summary(comparison.without).scores
@@ -230,17 +240,18 @@ def study(
     text: str = PLAN,
     effects: Mapping[str, tuple[float, float, Word]] = EFFECTS,
     ranks: tuple[Rank, ...] = RANKS,
-    best: Sequence[str] = ("positions sinusoidal", "rate 0.1", "wide", "batch 16"),
+    first: Sequence[str] = FIRST,
+    later: Sequence[str] = tuple(LATER),
     crossed: Sequence[str] = ("rate 0.1", "positions sinusoidal", "batch 16"),
     answer: str = ANSWER,
 ) -> Study:
-    """A whole one; with nothing in `best` and `crossed` there are neither removals nor pairs."""
+    """A whole one; without a `first` choice there is nothing on top of it and no best, without `crossed` no pair."""
     plan = parse(text, "attention-accuracy")
-    made = Made(plan, effects, np.random.default_rng(7))
+    made = Made(plan, effects, np.random.default_rng(7), first)
     base = made.summary(cell(plan, ()))
     comparisons = [*additions(plan), *pairs(plan, list(crossed))]
-    top = cell(plan, best) if best else None
-    comparisons += removals(plan, top) if top else []
+    best = cell(plan, (*first, *later)) if first else None
+    comparisons += [*on_top(plan, cell(plan, first)), *removals(plan, best)] if best else []
     findings = tuple(decided(made, one) for one in comparisons)
     failed = sum(bool(record.failed) for one in made.summaries.values() for record in one.records)
     cells = tuple(made.summaries.values())
@@ -254,7 +265,7 @@ def study(
         cells=cells,
         findings=findings,
         ranks=ranks,
-        best=made.summary(top) if top else None,
+        best=made.summary(best) if best else None,
         answer=answer,
         notes=(f"{failed} runs failed: not finite in epoch 2.",) if failed else (),
         seconds=sum(record.seconds for one in cells for record in one.records),

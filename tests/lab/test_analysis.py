@@ -1,6 +1,7 @@
 """From records to verdicts: studies written by hand, nothing trained."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,6 +112,15 @@ def additions(**changed: Scores) -> dict[tuple[str, ...], Scores]:
     return {(): 40 + WAVE, **{(names[name],): scores for name, scores in (usual | changed).items()}}
 
 
+BEST = ("sinusoidal", "rate 0.1")  # the first choice of `additions`
+TOP = (*BEST, "batch 16")  # the one factor whose subject it leaves free
+
+
+def with_best(best: Scores, top: Scores | None = None, **changed: Scores) -> dict[tuple[str, ...], Scores]:
+    """Both stages: nothing helps on top of the first choice, unless told otherwise."""
+    return {**additions(**changed), BEST: best, TOP: best if top is None else top}
+
+
 def find(study: Study, *factors: str, kind: str = "add", group: str = MAIN) -> Finding:
     (found,) = (
         one
@@ -158,9 +168,13 @@ def test_half_of_the_gap_is_what_explains(make: Callable[..., Made]) -> None:
 def test_without_a_target_the_best_cell_is_the_goal(make: Callable[..., Made]) -> None:
     made = make(plan_of(target=None), additions())
     assert find(made.study(), "sinusoidal").word == "contributes"  # nothing to compare with yet
-    made.put(("sinusoidal", "rate 0.1"), 90 + CHIRP)
-    assert find(made.study(), "sinusoidal").word == "explains"  # 30 of 50
-    assert find(made.study(), "rate 0.1").word == "contributes"
+    made.put(BEST, 90 + CHIRP)
+    assert find(made.study(), "sinusoidal").word == "contributes"  # nor here: something may help on top of it
+    made.put(TOP, 90 + WAVE)
+    study = made.study()
+    assert find(study, "sinusoidal").word == "explains"  # 30 of 50
+    assert find(study, "rate 0.1").word == "contributes"
+    assert "it closes at least half of the 50.0 points to the best by itself" in study.answer
 
 
 def test_a_tie_is_a_tie(make: Callable[..., Made]) -> None:
@@ -182,9 +196,9 @@ def test_too_few_seeds_cannot_decide(make: Callable[..., Made]) -> None:
     assert "5 seeds cannot decide: no p of theirs is below 0.062, after Holm over 4 0.25; it takes 8" in found.evidence
     assert {one.word for one in study.findings} == {"not decided"}
     assert cell(made.plan, ("batch 16",)).key in undecided(made.plan, made.results)
-    decided = make(cells=additions())  # what is open there are pairs and removals, which were not run
+    decided = make(cells=additions())  # what is open there are pairs and what is on top, which were not run
     assert cell(made.plan, ("batch 16",)).key not in undecided(decided.plan, decided.results)
-    assert cell(made.plan, ("sinusoidal", "rate 0.1")).key in undecided(decided.plan, decided.results)
+    assert {cell(made.plan, names).key for names in (BEST, TOP)} <= undecided(decided.plan, decided.results)
 
 
 def test_a_plan_with_too_few_seeds_says_why(make: Callable[..., Made]) -> None:
@@ -257,7 +271,7 @@ def test_all_runs_failed(make: Callable[..., Made]) -> None:
     study = make(cells=additions(rate=["not finite in epoch 1"] * 10)).study()
     assert find(study, "rate 0.1").word == "diverges"
     assert find(study, "rate 0.1").effect is None
-    assert "Training diverges with rate 0.1." in study.answer
+    assert "; training diverges with rate 0.1." in study.answer
     broken = next(one for one in study.cells if one.cell.factors == ("rate 0.1",))
     assert math.isnan(broken.mean)
     assert len(broken.scores) == 0
@@ -277,12 +291,85 @@ def test_pairs_and_removals_come_when_all_additions_are_there(make: Callable[...
     made = make(cells=cells)
     assert {one.kind for one in comparisons(made.plan, made.results)} == {"add"}
     made.put(("batch 16",), [None] * 9 + [40.1])
+    second = [("pair", ("sinusoidal", "rate 0.1")), ("top", ("batch 16",))]
     found = comparisons(made.plan, made.results)
-    assert [(one.kind, one.factors) for one in found[4:]] == [
-        ("pair", ("sinusoidal", "rate 0.1")),
-        ("remove", ("sinusoidal",)),
-        ("remove", ("rate 0.1",)),
-    ]
+    assert [(one.kind, one.factors) for one in found[4:]] == second
+    assert (found[-1].without.factors, found[-1].with_.factors) == (BEST, TOP)
+    made.put(BEST, 75 + WAVE)
+    made.put(TOP, 75 + CHIRP[:9])
+    assert [(one.kind, one.factors) for one in comparisons(made.plan, made.results)[4:]] == second
+    made.put(TOP, [None] * 9 + [75.0])
+    third = [("remove", ("sinusoidal",)), ("remove", ("rate 0.1",))]
+    assert [(one.kind, one.factors) for one in comparisons(made.plan, made.results)[4:]] == second + third
+
+
+def test_what_helps_only_on_top_is_found(make: Callable[..., Made]) -> None:
+    """Alone the batch does nothing; where positions and rate are right it is worth 12 points."""
+    made = make(cells=with_best(75 + WAVE, 87 + CHIRP))
+    study = made.study()
+    alone, later = find(study, "batch 16"), find(study, "batch 16", kind="top")
+    assert (alone.word, later.word) == ("not distinguishable", "contributes")
+    assert later.effect is not None
+    expected = stats.ttest_rel(87 + CHIRP, 75 + WAVE).confidence_interval(0.95)
+    assert (later.effect.low, later.effect.high) == pytest.approx((expected.low, expected.high))
+    assert later.effect.p_holm == later.effect.p == 2 / 1024  # a family of its own
+    assert best_factors(made.plan, made.results) == TOP
+    assert study.best is not None
+    assert study.best.cell.factors == TOP
+    assert (
+        f"On top of sinusoidal + rate 0.1, batch 16 (+12.0 points [{expected.low:.1f}, {expected.high:.1f}]) "
+        "contributes, though alone it does not show."
+    ) in study.answer
+    assert study.answer.count("batch 16") == 2  # there and in the best, and not among what was suspected in vain
+    assert [rank.factor for rank in study.ranks] == ["sinusoidal", "rate 0.1", "batch 16", "wide positions"]
+    removed = [one for one in study.findings if one.comparison.kind == "remove"]
+    assert [one.comparison.factors for one in removed] == [(name,) for name in TOP]
+    assert find(study, "batch 16", kind="remove").effect == later.effect  # the same two cells
+
+
+@pytest.mark.parametrize(
+    ("top", "batch", "said"),
+    [
+        (97 + CHIRP, 40 + 2 * CHIRP, "batch 16 (+22.0 points [21.6, 22.4]) contributes, though alone it does not show"),
+        (98 + CHIRP, 35 + CHIRP, "batch 16 (+23.0 points [22.6, 23.4]) closes at least half of the gap, though alone "
+                                 "it does not help"),
+        (75 + CHIRP, 40 + 2 * CHIRP, ""),
+        (70 + CHIRP, 40 + 2 * CHIRP, ""),
+    ],
+    ids=["contributes", "explains", "nothing", "hurts"],
+)  # fmt: skip
+def test_what_is_said_of_a_factor_on_top(make: Callable[..., Made], top: Scores, batch: Scores, said: str) -> None:
+    """The gap is 45 points: 22.5 are half of it."""
+    made = make(cells=with_best(75 + WAVE, top, batch=batch))
+    study = made.study()
+    assert (f"On top of sinusoidal + rate 0.1, {said}." in study.answer) if said else ("On top" not in study.answer)
+    assert (best_factors(made.plan, made.results) == TOP) == bool(said)
+
+
+def test_of_one_subject_on_top_the_better_level_is_chosen(make: Callable[..., Made]) -> None:
+    more = '\n[factors."batch 128"]\nsubject = "batch"\nset = { "training.batch" = 128 }\n'
+    cells = with_best(75 + WAVE, 80 + CHIRP) | {("batch 128",): 40 - WAVE, (*BEST, "batch 128"): 83 + CHIRP}
+    made = make(plan_of(FACTORS + more), cells)
+    assert best_factors(made.plan, made.results) == (*BEST, "batch 128")
+    study = made.study()
+    assert study.answer.count("batch 128 (+8.0 points") == 1
+    assert "batch 16" not in study.answer
+    effect = find(study, "batch 16", kind="top").effect
+    assert effect is not None
+    assert effect.p_holm == 2 * 2 / 1024
+
+
+def test_where_nothing_helps_alone_there_is_nothing_to_be_on_top_of(make: Callable[..., Made]) -> None:
+    made = make(cells=additions(sin=40 - WAVE, rate=40 + 2 * WAVE))
+    assert {one.kind for one in comparisons(made.plan, made.results)} == {"add"}
+
+
+def test_one_factor_alone_is_not_called_a_combination(make: Callable[..., Made]) -> None:
+    flat = additions(rate=40 - WAVE)
+    made = make(cells=flat | {("sinusoidal", "rate 0.1"): 70 + CHIRP, ("sinusoidal", "batch 16"): 70 + WAVE})
+    answer = made.study().answer
+    assert "With sinusoidal it reaches 70.0 % [" in answer
+    assert "Together" not in answer
 
 
 def test_factors_that_are_not_to_be_combined_or_stand_on_others(make: Callable[..., Made]) -> None:
@@ -332,24 +419,34 @@ def test_a_pair_is_the_interaction(make: Callable[..., Made], both: float, word:
 def test_add_and_remove_disagree(make: Callable[..., Made]) -> None:
     """The best is no better than positions alone: among them the rate is worth nothing."""
     made = make(cells=additions())
-    made.put(("sinusoidal", "rate 0.1"), 70 + WAVE, test=69.0)
+    made.put(BEST, 70 + WAVE, test=69.0)
+    made.put(TOP, 70 + CHIRP)
     study = made.study()
     alone, among = find(study, "rate 0.1"), find(study, "rate 0.1", kind="remove")
     assert (alone.word, among.word) == ("contributes", "not distinguishable")
     assert among.effect is not None
     assert among.effect.differences == pytest.approx(WAVE - CHIRP)
-    assert "Where the others are, rate 0.1 (+0.0 points" in study.answer
+    assert "Within that combination rate 0.1 (+0.0 points" in study.answer
     assert "can be left out without a sure loss" in study.answer
     assert study.best is not None
     assert study.best.mean == pytest.approx(70)
     assert "on the test set, the baseline 40.0 %: 16.0 points short of the target of 85 %" in study.answer
 
 
+def test_what_few_seeds_have_not_decided_is_not_said_to_be_of_no_use(make: Callable[..., Made]) -> None:
+    """Six seeds of the best: no removal can be sure, however much is lost."""
+    more = '\n[factors."smooth"]\nset = { "training.label_smoothing" = 0.1 }\n'
+    cells = with_best(75 + WAVE, 87 + CHIRP) | {("smooth",): 40 - WAVE, (*BEST, "smooth"): 80 + CHIRP}
+    cells |= {(*TOP, "smooth"): 92 + WAVE[:5], ("rate 0.1", *TOP[2:], "smooth"): 50 + CHIRP[:5]}
+    study = make(plan_of(FACTORS + more), cells).study()
+    assert find(study, "sinusoidal", kind="remove").word == "not decided"
+    assert "left out" not in study.answer
+
+
 def test_the_best_against_the_target_is_read_on_the_test_set(make: Callable[..., Made]) -> None:
-    made = make(cells=additions())
+    made = make(cells=additions() | {TOP: 97 + CHIRP})
     for seed, value in zip(made.plan.seeds, 92 + WAVE, strict=True):
-        key = cell(made.plan, ("sinusoidal", "rate 0.1")).key
-        made.results.add([Record(key, seed, validation=(0.5, 0.97), test=value / 100)])
+        made.results.add([Record(cell(made.plan, BEST).key, seed, validation=(0.5, 0.97), test=value / 100)])
     answer = made.study().answer
     low, high = stats.ttest_1samp(92 + WAVE, 0).confidence_interval(0.95)
     assert f"they reach 92.0 % [{low:.1f}, {high:.1f}] on the test set" in answer
@@ -357,18 +454,60 @@ def test_the_best_against_the_target_is_read_on_the_test_set(make: Callable[...,
     assert "97" not in answer
 
 
+def test_one_run_of_the_best_has_no_interval_to_be_judged_by(make: Callable[..., Made]) -> None:
+    more = '\n[factors."smooth"]\nset = { "training.label_smoothing" = 0.1 }\n'
+    cells = with_best(75 + WAVE, 87 + CHIRP) | {("smooth",): 40 - WAVE, (*BEST, "smooth"): 80 + CHIRP}
+    made = make(plan_of(FACTORS + more), cells | {(*TOP, "smooth"): [92.0]})
+    assert "+ batch 16 + smooth) they reach 92.0 % on the test set, the baseline 40.0 %." in made.study().answer
+
+
 def test_the_paragraph_of_a_whole_study(make: Callable[..., Made]) -> None:
     study = make(cells=additions()).study()
-    assert study.answer.startswith(
-        "The baseline reaches 40.0 % on validation (10 seeds), 45.0 points below the target."
-    )
-    first, rest = study.answer.split("it closes at least half of the gap by itself.")
-    assert "What explains it: sinusoidal (+30.0 points [" in first
+    short, _, whole = study.answer.partition("\n\n")
+    assert short == "In short, what explains it: positions; what contributes: rate; what does not: batch."
+    first, rest = whole.split("it closes at least half of the 45.0 points to the target by itself.")
+    assert first.startswith("What explains it: sinusoidal (+30.0 points [")
     assert "rank 1 of 4" in first
     assert "What contributes: rate 0.1 (+10.0 points [" in rest
+    assert "The baseline has 40.0 % on validation (10 seeds), 45.0 points below the target." in rest
     assert "not distinguishable from no effect: batch 16 (" in rest
     assert "What hurts: wide positions (-5.0 points [" in rest
     assert "?" not in study.answer
+
+
+def test_the_answer_stays_short(make: Callable[..., Made]) -> None:
+    """Twenty factors that do nothing, seven that hurt, and everything else there is to say."""
+    idle = {f"idle {i}": f'set = {{ "optimiser.momentum" = 0.{100 + i} }}' for i in range(20)}
+    bad = {f"bad {i}": f'subject = "bad"\nset = {{ "model.hidden" = {40 + i} }}' for i in range(7)}
+    other = {"another": 'comparator = true\nset = { "model.width" = 64 }'}
+    more = "".join(f'\n[factors."{name}"]\n{text}\n' for name, text in (idle | bad | other).items())
+    plan = plan_of(FACTORS + REPEAT + more).text.replace("seeds = 10", "seeds = 12")
+    cells = with_best(75 + WAVE, 87 + CHIRP) | {
+        ("another",): 94 + CHIRP,
+        TOP[1:]: 45 + WAVE,
+        (TOP[0], TOP[2]): 70 + CHIRP,
+    }
+    cells |= {(name,): 40 + (-1) ** i * WAVE + CHIRP for i, name in enumerate(idle)}
+    cells |= {(name,): 30 + CHIRP - i for i, name in enumerate(bad)}
+    cells |= {(*BEST, name): 75 + (-1) ** i * WAVE + CHIRP for i, name in enumerate(idle)}
+    cells |= {(*BEST, name): 65 + CHIRP for name in bad}
+    longer = {factors: [*scores, *scores[:2]] for factors, scores in cells.items()}
+    made = make(parse(plan, "long"), longer)
+    for factors, scores in {(): 38 + WAVE, ("their positions",): 76 + CHIRP, ("their rate",): 30 + CHIRP}.items():
+        made.put(factors, [*scores, *scores[:2]], "repeat")
+    study = made.study()
+    assert {one.word for one in study.findings if one.comparison.kind == "add"} >= {"not distinguishable", "hurts"}
+    _, main, beside = study.answer.split("\n\n")
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", main)
+    assert len(sentences) <= 6
+    assert [one[: one.index(" ")] for one in sentences] == ["What", "What", "On", "Together", "Suspected,", "What"]
+    (suspected,) = (one for one in sentences if one.startswith("Suspected"))
+    assert (suspected.count(" points ["), suspected.count("and 16 more")) == (4, 1)
+    assert sentences[-1].startswith("What hurts: bad 6 (-16.0 points [")  # the worst first
+    assert sentences[-1].endswith("and 4 more.")
+    assert beside.startswith("For comparison: another (+54.0 points [")
+    assert "In the group repeat" in beside
+    assert len(study.answer.split()) < 230
 
 
 def test_levels_of_one_subject_are_told_together(make: Callable[..., Made]) -> None:
@@ -395,7 +534,7 @@ def test_a_comparator_stands_beside(make: Callable[..., Made]) -> None:
     assert found.effect.p_holm == found.effect.p  # a family of its own
     assert find(study, "sinusoidal").effect.p_holm == 4 * 2 / 1024  # pyright: ignore[reportOptionalMemberAccess]
     assert "another" not in {rank.factor for rank in study.ranks}
-    assert "For comparison, another: +54.0" in study.answer
+    assert "For comparison: another (+54.0" in study.answer
     assert study.best is None or "another" not in study.best.cell.factors
 
 

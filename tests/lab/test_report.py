@@ -23,7 +23,7 @@ from glassformer.lab.report import summary as in_terminal
 from glassformer.lab.report import write_report
 from glassformer.lab.report.as_csv import as_csv
 from glassformer.lab.report.as_json import as_json
-from glassformer.lab.report.facts import both_ways, closely, comparators, line, pairs, ranked, seeds
+from glassformer.lab.report.facts import apart, both_ways, closely, comparators, pairs, ranked, seeds
 from glassformer.lab.report.latex import latex
 from glassformer.lab.report.learning import curve
 from glassformer.lab.report.markdown import markdown
@@ -40,7 +40,7 @@ needs_browser = pytest.mark.skipif(bool(missing()), reason=missing() or "a brows
 
 EVIL = "</script><img src=x onerror=alert(1)>|`*_$&%#{}~^\\\\ \\u001b[31m 漢字 [a](b)"  # as TOML writes it
 READ = EVIL.replace("\\\\", "\\").replace("\\u001b", "\x1b")
-PLAIN = str.maketrans("\N{MINUS SIGN}\N{EN DASH}", "--")
+PLAIN = str.maketrans("\N{MINUS SIGN}\N{EN DASH}\N{NO-BREAK SPACE}", "-- ")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def hostile() -> Study:
     text = text.replace("gradients are too noisy", EVIL).replace("Why is the accuracy only 38 %?", EVIL)
     effects = {name.replace("wide", READ): value for name, value in EFFECTS.items()}
     made = study(
-        text, effects, (Rank(READ, 1, 2, 1), Rank("rate 0.1", 1, 2, 2)), (READ, "rate 0.1"), (READ, "rate 0.1")
+        text, effects, (Rank(READ, 1, 2, 1), Rank("rate 0.1", 1, 2, 2)), (READ, "rate 0.1"), (), (READ, "rate 0.1")
     )
     return replace(made, answer=READ, notes=(READ,), command=READ, machines={READ: 3})
 
@@ -71,7 +71,7 @@ set = { "validation.share" = 0.1 }
 [factors.only]
 set = { "model.width" = 32 }
 """
-    made = study(text, {"only": (5.0, 1.0, "not decided")}, (), (), (), "")
+    made = study(text, {"only": (5.0, 1.0, "not decided")}, (), (), (), (), "")
     cells = tuple(
         replace(one, records=tuple(replace(record, validation=(), inside={}, machine="") for record in one.records))
         for one in made.cells
@@ -105,7 +105,7 @@ class Page(HTMLParser):
 
 def shown(effect: Effect) -> tuple[str, str]:
     """How a mean and its interval are to be spelt, by hand."""
-    places = 1 if effect.high - effect.low >= 1 else 2
+    places = 1 if effect.high - effect.low >= 0.5 else 2
     mean, low, high = (f"{value:.{places}f}" for value in (effect.mean, effect.low, effect.high))
     zero = f"{0:.{places}f}"
     signed = f"+{mean}" if effect.mean > 0 else mean
@@ -138,13 +138,50 @@ def test_every_effect_stands_in_every_format(whole: Study) -> None:
             continue
         mean, interval = shown(found.effect)
         for name, words in text.items():
-            if name != "terminal" or found.comparison.kind == "add":
+            if name != "terminal" or found.comparison.kind in ("add", "top"):
                 assert mean in words, (name, found.comparison.factors)
                 assert interval in words, (name, found.comparison.factors)
-        if found.comparison.kind == "add" and not found.comparison.group:
-            row = next(line for line in tex.splitlines() if f"& {found.comparison.factors[0]} &" in line)
-            assert f"${mean}$ & ${interval}$" in row
+        if found.comparison.kind in ("add", "top") and not found.comparison.group:
+            (row,) = (line for line in tex.splitlines() if f"${mean}$ & ${interval}$" in line)
+            assert f"& {found.comparison.factors[0]} &" in row
             assert row.endswith(rf"& {found.word} \\")
+
+
+def test_what_helps_on_top_has_its_place_in_every_format(whole: Study) -> None:
+    """Under a title that says on top of what, apart from what the same factor does alone."""
+    alone, later = (
+        next(f for f in whole.findings if (f.comparison.kind, f.comparison.factors[0]) == (kind, "label smoothing"))
+        for kind in ("add", "top")
+    )
+    assert (alone.word, later.word) == ("not decided", "contributes")
+    assert later.effect is not None
+    mean, interval = shown(later.effect)
+    title = "On top of positions sinusoidal + rate 0.1 + wide + batch 16"
+    parsed = Page(page(whole))
+    below = {
+        "html": parsed.texts[parsed.texts.index(title) :],
+        "markdown": markdown(whole).partition(f"### {title}\n")[2].splitlines(),
+        "terminal": in_terminal(whole).partition(f"{title}:\n")[2].splitlines(),
+        "latex": latex(whole).partition(rf"{{{title}}} \\")[2].splitlines(),
+    }
+    for name, lines in below.items():
+        section = " ".join(lines).translate(PLAIN).partition("Group as-published")[0]
+        row = section.partition("label smoothing")[2]
+        assert all(one in row for one in (mean, interval, later.word)), name
+    assert "ranks" not in " ".join(below["terminal"][:3])  # nobody has one there
+    findings = json.loads(as_json(whole))["findings"]
+    assert [one["word"] for one in findings if one["kind"] == "top"] == [
+        f.word for f in whole.findings if f.comparison.kind == "top"
+    ]
+    titles = {row["cell"] for row in csv.DictReader(io.StringIO(as_csv(whole)))}
+    assert later.comparison.with_.title in titles
+
+
+def test_the_answer_is_shown_by_paragraphs(whole: Study) -> None:
+    first, second = whole.answer.split("\n\n")
+    assert {first, second} <= {words.translate(PLAIN) for words in Page(page(whole)).texts}
+    assert f"\n\n{first}\n\n{second}\n\n" in markdown(whole)
+    assert len(in_terminal(whole).split("\n\n")[1].split()) == len(first.split())
 
 
 def test_ranks_ties_and_verdicts_stand_in_their_row(whole: Study) -> None:
@@ -215,7 +252,7 @@ def test_every_dot_is_its_seed(whole: Study) -> None:
     dots = re.findall(r'<circle cx="[^"]*" cy="[^"]*" r="2.5"[^>]*data-seed="(\d+)"', page(whole))
     drawn = sum(len(found.seeds) for found in (*ranked(whole), *comparators(whole)))
     drawn += sum(len(one.add.seeds) + len(one.remove.seeds) for one in both_ways(whole))
-    drawn += sum(len(line(whole, f).seeds) for f in whole.findings if f.comparison.group and f.comparison.kind == "add")
+    drawn += sum(len(one.seeds) for section in apart(whole) for one in section.lines)
     assert len(dots) == 2 * drawn  # wide and narrow
 
 
@@ -252,9 +289,12 @@ def test_a_real_analysis_can_be_reported(whole: Study, tmp_path: Path) -> None:
     results.add(record for one in whole.cells for record in one.records)
     real = analyse(parse(PLAN, "attention-accuracy"), results)
     write_report(real, tmp_path / "report")
-    words = " ".join(Page(page(real)).texts)
-    assert real.answer in words
-    assert all(found.evidence in words for found in real.findings if found.comparison.kind == "add")
+    words = " ".join(Page(page(real)).texts).replace("\N{NO-BREAK SPACE}", " ")
+    assert all(part in words for part in real.answer.split("\n\n"))
+    assert all(found.evidence in words for found in real.findings if found.comparison.kind in ("add", "top"))
+    assert "wide + batch 16, label smoothing (+2." in real.answer
+    assert real.best is not None
+    assert "label smoothing" in real.best.cell.factors
     assert all(note in words for note in real.notes)
     assert pairs(real)
     assert all(one.seed is not None for found in real.findings[:8] for one in seeds(real, found))
@@ -332,7 +372,8 @@ def test_the_terminal_is_never_too_narrow(whole: Study, hostile: Study, width: i
         assert max(cells_of(line) for line in text.splitlines()) <= min(width, 100)
         assert "\x1b" not in text
     assert "rate 0.1" in in_terminal(whole, width)
-    assert " ".join(in_terminal(whole, width).split()).startswith(f"{whole.plan.question} {whole.answer}")
+    said = " ".join(f"{whole.plan.question} {whole.answer}".split())
+    assert " ".join(in_terminal(whole, width).split()).startswith(said)
 
 
 def test_marks_of_an_axis_are_round() -> None:
@@ -532,7 +573,7 @@ def test_it_reads_without_javascript(tab: Tab, folder: Path, whole: Study) -> No
     tab.send("Emulation.setScriptExecutionDisabled", value=True)
     try:
         tab.open(f"file://{folder}/whole/report.html")
-        assert whole.answer in tab.text(".answer")
+        assert tab.text(".answer").translate(PLAIN) == whole.answer.partition("\n\n")[0]
         assert tab.run("document.querySelector('#causes .save').checkVisibility()") is False
         assert "rate 0.1, seed " in tab.text("#causes .wide .seed title")
     finally:

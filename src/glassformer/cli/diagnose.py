@@ -29,7 +29,7 @@ def diagnose(
     Example: `glassformer diagnose runs/vit-nano-1 --target 0.98 --budget 20m`
     """
     from glassformer.cli import output
-    from glassformer.cli.investigate import answer, overridden, parse_seeds
+    from glassformer.cli.investigate import answer, as_typed, overridden, parse_seeds
     from glassformer.lab.diagnose import diagnosis
     from glassformer.train.run_folder import RunFolder
 
@@ -39,4 +39,5 @@ def diagnose(
         output.report({"plan": made.text}, made.text.rstrip(), as_json=json)
         return
     folder = out or Path("studies") / f"{made.name}-diagnosis"
-    answer(made, folder, jobs, cluster, budget, f"glassformer diagnose {run}", json)
+    command = as_typed("diagnose", run, target=target, seeds=seeds, engine=engine)
+    answer(made, folder, jobs, cluster, budget, command, json)

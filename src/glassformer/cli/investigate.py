@@ -1,6 +1,7 @@
 """glassformer investigate: run a plan of hypotheses, and answer its question with intervals."""
 
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,10 +10,11 @@ import typer
 
 if TYPE_CHECKING:
     from glassformer.lab.plan import Plan
+    from glassformer.lab.record import Results
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="study folder (default: studies/<plan>); goes on there")]
 Seeds = Annotated[str, typer.Option(help="how many, 10, or which: 1-12 or 3,5,8 (default: the plan's)")]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="runs at once on a CPU (default: one for each core)")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=0, help="runs at once on a CPU (default: one for each core)")]
 Cluster = Annotated[str, typer.Option(help="a dask scheduler to run on, tcp://host:8786")]
 Budget = Annotated[str, typer.Option(help="time to spend, 20m or 1h30m: where it decides most; the rest is skipped")]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, native, or jax")]
@@ -63,9 +65,7 @@ def investigate(
     else:
         chosen = load_plan(plan)
     chosen = overridden(chosen, data, parse_seeds(seeds), engine)
-    command = f"glassformer investigate {plan}" + "".join(
-        f" --{name} {value}" for name, value in (("data", data), ("seeds", seeds), ("engine", engine)) if value
-    )
+    command = as_typed("investigate", plan, data=data, seeds=seeds, engine=engine)
     answer(chosen, out or Path("studies") / chosen.name, jobs, cluster, budget, command, json, only_report=report)
 
 
@@ -84,13 +84,16 @@ def answer(
     from glassformer.cli import output
     from glassformer.cli.study_progress import StudyProgress, duration
     from glassformer.lab.analysis import analyse
+    from glassformer.lab.folder import must_be_of
     from glassformer.lab.record import Results
     from glassformer.lab.report import summary, write_report
     from glassformer.lab.report.as_json import content
     from glassformer.lab.run import investigate as run
 
+    seconds = parse_budget(budget)  # first: a mistake in it must not wait for the plan to be checked
     if only_report:
-        study = analyse(plan, Results(folder), [], command)
+        must_be_of(plan, folder)
+        study = analyse(plan, must_hold_any(Results(folder)), [], command)
     else:
         with StudyProgress() as progress:
             study = run(
@@ -98,7 +101,7 @@ def answer(
                 folder,
                 jobs=jobs,
                 cluster=cluster,
-                budget=parse_budget(budget),
+                budget=seconds,
                 listener=progress,
                 command=command,
             )
@@ -109,15 +112,33 @@ def answer(
     output.report(result, text, as_json=json)
 
 
+def as_typed(command: str, *arguments: object, **options: object) -> str:
+    """The command that repeats it; options that were not given are left out.
+
+    >>> as_typed("diagnose", "runs/my run", target=0.9, seeds="")
+    "glassformer diagnose 'runs/my run' --target 0.9"
+    """
+    given = [part for name, value in options.items() if value not in ("", None) for part in (f"--{name}", str(value))]
+    return shlex.join(["glassformer", command, *map(str, arguments), *given])
+
+
+def must_hold_any(results: "Results") -> "Results":
+    from glassformer.errors import FileError
+
+    if not results.records:
+        raise FileError(f"{results.path}: no run is there yet; leave out --report to start the study")
+    return results
+
+
 def overridden(plan: "Plan", data: str, seeds: tuple[int, ...], engine: str) -> "Plan":
     """The plan with what the command line changes; its text says so, too."""
-    from glassformer.lab.plan import changed
+    from glassformer.lab.plan import changed, with_lasting_data
     from glassformer.lab.plan_text import plan_text
 
     changes = {name: value for name, value in (("data", data), ("engine.name", engine)) if value}
     if not changes and not seeds:
         return plan
-    baseline = changed(plan.baseline, changes, plan.name)
+    baseline = with_lasting_data(changed(plan.baseline, changes, plan.name))
     needs_native = plan.needs_native and engine in ("", "auto", "native")
     new = replace(plan, baseline=baseline, seeds=seeds or plan.seeds, needs_native=needs_native)
     return replace(new, text=plan_text(new))
@@ -125,15 +146,19 @@ def overridden(plan: "Plan", data: str, seeds: tuple[int, ...], engine: str) -> 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
     """`10` is how many, `1-12` and `3,5,8` are which."""
+    if not text:
+        return ()
+    first, dash, last = text.partition("-")
     try:
-        first, dash, last = text.partition("-")
-        if dash:
-            return tuple(range(int(first), int(last) + 1))
         if "," in text:
-            return tuple(int(seed) for seed in text.split(","))
-        return tuple(range(1, int(text) + 1)) if text else ()
+            seeds = tuple(int(seed) for seed in text.split(","))
+        else:
+            seeds = tuple(range(int(first), int(last) + 1) if dash else range(1, int(text) + 1))
     except ValueError:
-        raise typer.BadParameter(f"{text!r} came, expected 10, 1-12 or 3,5,8", param_hint="--seeds") from None
+        seeds = ()
+    if not seeds:
+        raise typer.BadParameter(f"{text!r} came, expected 10, 1-12 or 3,5,8", param_hint="--seeds")
+    return seeds
 
 
 def parse_budget(text: str) -> float | None:

@@ -8,8 +8,8 @@ import math
 
 LEVEL = 0.05
 # up to so many factors, so many seeds find an effect of 1.5 standard deviations in 80 % of studies (test_coverage.py)
-ENOUGH = {6: 10, 11: 11, 20: 12, 28: 13}
-MOST = 14
+ENOUGH = {6: 10, 11: 11, 20: 12, 32: 13, 55: 14, 85: 15}
+MOST = 16  # up to 160 factors
 
 
 def smallest_p(seeds: int) -> float:
@@ -31,7 +31,7 @@ def seeds_needed(factors: int) -> int:
 def usual_seeds(factors: int) -> int:
     """What a plan takes that does not say: ten, and more where there are many factors.
 
-    >>> usual_seeds(5), usual_seeds(10), usual_seeds(15), usual_seeds(25)
-    (10, 11, 12, 13)
+    >>> usual_seeds(5), usual_seeds(10), usual_seeds(15), usual_seeds(25), usual_seeds(40)
+    (10, 11, 12, 13, 14)
     """
     return next((seeds for most, seeds in ENOUGH.items() if factors <= most), MOST)

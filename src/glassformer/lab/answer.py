@@ -1,8 +1,10 @@
-"""One paragraph that answers the question of a plan, in plain English, from what was found.
+"""What answers the question of a plan, in plain English, from what was found.
 
-First what explains, then what contributes, what does not, what the best combination reaches on the test set (the only
-place where a group that is judged by validation looks at it), where adding and removing disagree, and what the plan's
-own groups say.
+The first sentence names subjects alone. Then comes the answer with its numbers, six sentences at most, what matters
+most first: what explains, what contributes, what helps only on top of that, what all of it reaches on the test set (the
+only place where a group that is judged by validation looks at it), what can be left out again, what was suspected and
+is none. What has no room there stands in the tables. The last paragraph, where there is one, is about what stands
+beside the question: other models, the plan's groups.
 """
 
 import math
@@ -18,22 +20,35 @@ from glassformer.lab.study import Effect, Finding, Rank, Study, Summary, Word
 from glassformer.lab.words import brackets, count, percent, points
 
 HELPS = ("explains", "contributes")
-MANY = 6  # names in a sentence
+SENTENCES = 6
+MANY = 6  # names in a list
+FEW = 4  # where each has its numbers
 
 
 def answer(study: Study) -> str:
-    parts = [
-        opening(study),
-        *causes(study),
-        *on_top(study),
-        *no_causes(study),
-        *together(study),
-        *both_ways(study),
-        *crossed(study),
-    ]
+    main = [*causes(study), *on_top(study), *together(study), *both_ways(study), *no_causes(study), *crossed(study)]
+    beside = compared(study)
     for group in study.plan.groups:
-        parts += of_group(study, group.name)
-    return " ".join(part for part in parts if part)
+        beside += of_group(study, group.name)
+    paragraphs = (in_short(study), " ".join(main[:SENTENCES]), " ".join(part for part in beside if part))
+    return "\n\n".join(part for part in paragraphs if part)
+
+
+def in_short(study: Study) -> str:
+    """By subject alone, without a number; nothing where no factor surely helps."""
+    found = added(study)
+    best = best_of_subjects(study, with_word(found, *HELPS))
+    explain, contribute = ([subject_of(one, study) for one in with_word(best, word)] for word in HELPS)
+    tried = dict.fromkeys(subject_of(one, study) for one in found)
+    idle = [
+        subject
+        for subject in tried
+        if all(one.word == "not distinguishable" for one in found if subject_of(one, study) == subject)
+    ]
+    if not explain and not contribute:
+        return ""
+    told = {"explains it": explain, "contributes": contribute, "does not": idle}
+    return f"In short, what {'; what '.join(f'{word}: {listed(names)}' for word, names in told.items() if names)}."
 
 
 def added(study: Study, group: str = MAIN, comparator: bool = False) -> list[Finding]:
@@ -45,7 +60,11 @@ def added(study: Study, group: str = MAIN, comparator: bool = False) -> list[Fin
         and one.comparison.group == group
         and study.plan.by_name[name_of(one)].comparator == comparator
     ]
-    return sorted(found, key=lambda one: -one.effect.mean if one.effect else math.inf)
+    return strongest_first(found)
+
+
+def strongest_first(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda one: -one.effect.mean if one.effect else math.inf)
 
 
 def name_of(finding: Finding) -> str:
@@ -56,17 +75,6 @@ def with_word(findings: Iterable[Finding], *words: Word) -> list[Finding]:
     return [one for one in findings if one.word in words]
 
 
-def opening(study: Study) -> str:
-    base, target = study.baseline, study.plan.target
-    if not len(base.scores):
-        return ""
-    reached = f"The baseline reaches {percent(base.mean)} on validation ({count(len(base.scores), 'seed')})"
-    if target is None:
-        return f"{reached}."
-    gap = 100 * target - base.mean
-    return f"{reached}, {gap:.1f} points below the target." if gap > 0 else f"{reached}: the target is reached already."
-
-
 def causes(study: Study) -> list[str]:
     """By subject: its strongest level stands for it, the others that help are named with it."""
     found = added(study)
@@ -75,14 +83,32 @@ def causes(study: Study) -> list[str]:
     explains, contributes = with_word(best, "explains"), with_word(best, "contributes")
     parts = []
     if explains:
-        closes = "it closes" if len(explains) == 1 else "each closes"
-        parts.append(f"What explains it: {listed(level_of(one, study, helps) for one in explains)}; {closes} at least ")
-        parts[-1] += "half of the gap by itself."
-    elif found:
+        closes = verb(explains, "it closes", "each closes")
+        names = listed((level_of(one, study, helps) for one in explains), FEW)
+        parts.append(f"What explains it: {names}; {closes} at least half of the {gap(study)} by itself.")
+    elif is_good_enough(study):
+        parts.append(f"The target is reached already: the {baseline(study)}.")
+    elif any(one.effect for one in found):
         parts.append("No single factor explains it." if contributes else "No factor surely helps.")
     if contributes:
-        parts.append(f"What contributes: {listed(level_of(one, study, helps) for one in contributes)}.")
+        parts.append(f"What contributes: {listed((level_of(one, study, helps) for one in contributes), FEW)}.")
     return parts
+
+
+def is_good_enough(study: Study) -> bool:
+    return study.plan.target is not None and study.baseline.mean >= 100 * study.plan.target
+
+
+def gap(study: Study) -> str:
+    """From the baseline to what would be good enough."""
+    if study.plan.target is not None:
+        return f"{100 * study.plan.target - study.baseline.mean:.1f} points to the target"
+    return "gap" if study.best is None else f"{study.best.mean - study.baseline.mean:.1f} points to the best"
+
+
+def baseline(study: Study) -> str:
+    base = study.baseline
+    return f"baseline has {percent(base.mean)} on validation ({count(len(base.scores), 'seed')})"
 
 
 def level_of(finding: Finding, study: Study, helps: Iterable[Finding]) -> str:
@@ -98,15 +124,18 @@ def subject_of(finding: Finding, study: Study) -> str:
 def on_top(study: Study) -> list[str]:
     """What shows only where the strongest are in place."""
     found = [one for one in study.findings if one.comparison.kind == "top"]
-    helps = with_word(sorted(found, key=lambda one: -one.effect.mean if one.effect else math.inf), *HELPS)
+    helps = with_word(strongest_first(found), *HELPS)
     best = best_of_subjects(study, helps)
     if not best:
         return []
-    alone = {name_of(one): one for one in added(study)}
-    hidden = [one for one in best if alone[name_of(one)].word not in HELPS]
-    said = f"On top of {best[0].comparison.without.title}, {listed(effect_of(one) for one in best)} "
-    said += verb(best, "contributes", "contribute")
-    return [f"{said}, though alone {verb(hidden, 'it does', 'they do')} not show." if hidden == best else f"{said}."]
+    said = f"On top of {best[0].comparison.without.title}, {listed((effect_of(one) for one in best), FEW)} "
+    if all(one.word == "explains" for one in best):
+        said += f"{verb(best, 'closes', 'each close')} at least half of the gap"
+    else:
+        said += verb(best, "contributes", "contribute")
+    alone = [one for one in added(study) if name_of(one) in map(name_of, best)]
+    shows = "help" if with_word(alone, "hurts", "diverges") else "show"
+    return [f"{said}, though alone {verb(best, 'it does', 'they do')} not {shows}."]
 
 
 def no_causes(study: Study) -> list[str]:
@@ -116,32 +145,37 @@ def no_causes(study: Study) -> list[str]:
     open_ = with_word(found, "not decided")
     parts = []
     if same:
-        parts.append(
-            f"Suspected, but not distinguishable from no effect: {listed(effect_of(one, study) for one in same)}."
-        )
-    if worse:
-        parts.append(f"What hurts: {listed(effect_of(one, study) for one in worse)}.")
-    if apart:
-        parts.append(f"Training diverges with {listed(name_of(one) for one in apart)}.")
+        parts.append(f"Suspected, but not distinguishable from no effect: {listed(map(effect_of, same), FEW)}")
     if open_:
-        parts.append(f"Not decided: {listed(name_of(one) for one in open_)}.")
-    for one in added(study, comparator=True):
-        if one.effect:
-            parts.append(f"For comparison, {name_of(one)}: {size(one.effect)}.")
-    return parts
+        parts.append(f"{'n' if parts else 'N'}ot decided: {listed(map(name_of, open_))}")
+    bad = []
+    if worse:
+        bad.append(f"What hurts: {listed(map(effect_of, reversed(worse)), FEW)}")
+    if apart:
+        bad.append(f"{'t' if bad else 'T'}raining diverges with {listed(map(name_of, apart))}")
+    return [f"{'; '.join(said)}." for said in (parts, bad) if said]
 
 
 def together(study: Study) -> list[str]:
+    """What the best reaches; before there is one, where it all begins."""
     best = study.best
     if best is None:
-        return []
-    name = " + ".join(best.cell.factors)
+        known = len(study.baseline.scores) and not is_good_enough(study)
+        below = f", {gap(study).replace('to', 'below')}" if study.plan.target is not None else ""
+        return [f"The {baseline(study)}{below}."] if known else []
+    names = best.cell.factors
+    said = f"With {names[0]} it reaches " if len(names) == 1 else f"Together ({' + '.join(names)}) they reach "
     mine, base = (on_test(summary) for summary in (best, study.baseline))
     if not len(mine):
-        return [f"Together ({name}) they reach {percent(best.mean)} on validation."]
-    said = f"Together ({name}) they reach {reached(mine)} on the test set"
+        return [f"{said}{percent(best.mean)} on validation."]
+    said += f"{reached(mine)} on the test set"
     said += f", the baseline {percent(float(base.mean()))}" if len(base) else ""
     return [f"{said}{against(mine, study.plan.target)}."]
+
+
+def compared(study: Study) -> list[str]:
+    found = [one for one in added(study, comparator=True) if one.effect]
+    return [f"For comparison: {listed(map(effect_of, found), FEW)}."] if found else []
 
 
 def on_test(summary: Summary) -> np.ndarray:
@@ -154,7 +188,7 @@ def reached(values: np.ndarray) -> str:
 
 
 def against(values: np.ndarray, target: float | None) -> str:
-    if target is None:
+    if target is None or len(values) < 2:
         return ""
     low, high = interval(values)
     goal = f"the target of {100 * target:g} %"
@@ -166,33 +200,17 @@ def against(values: np.ndarray, target: float | None) -> str:
 
 
 def both_ways(study: Study) -> list[str]:
-    """What adding to the baseline and removing from the best disagree about."""
-    alone = {name_of(one): one for one in added(study)}
+    """What helps alone, or on top of the first choice, and not where all the others are."""
     removed = [one for one in study.findings if one.comparison.kind == "remove" and one.effect]
-    idle, other = [], []
-    for one in removed:
-        first, second = alone[name_of(one)].effect, one.effect
-        if one.word not in HELPS:
-            idle.append(one)
-        elif first and second and not overlap(first, second):
-            other.append(
-                f"{name_of(one)} {points(first)} added alone, {points(second)} {brackets(second)} among the others"
-            )
+    bad, gone = with_word(removed, "hurts"), with_word(removed, "not distinguishable")
     parts = []
-    gone, bad = with_word(idle, "not distinguishable", "not decided"), with_word(idle, "hurts")
+    if bad:
+        parts.append(f"{listed(map(effect_of, bad), FEW)} {verb(bad, 'does', 'do')} harm")
     if gone:
         parts.append(
-            f"Where the others are, {listed(effect_of(one) for one in gone)} can be left out without a sure loss."
+            f"{listed(map(effect_of, gone), FEW)} can {verb(gone, '', 'each ')}be left out without a sure loss"
         )
-    if bad:
-        parts.append(f"Where the others are, {listed(effect_of(one) for one in bad)} {verb(bad, 'does', 'do')} harm.")
-    if other:
-        parts.append(f"What a factor is worth depends on the others: {'; '.join(other[:MANY])}.")
-    return parts
-
-
-def overlap(one: Effect, other: Effect) -> bool:
-    return one.low <= other.high and other.low <= one.high
+    return [f"Within that combination {', and '.join(parts)}."] if parts else []
 
 
 def crossed(study: Study) -> list[str]:
@@ -205,8 +223,9 @@ def crossed(study: Study) -> list[str]:
             if one.effect and one.word == word
         ]
         if said:
-            parts.append(f"Worth {word.replace('the sum', 'their sum')} together: {listed(said)}.")
-    return parts
+            parts.append(f"{'w' if parts else 'W'}orth {word.replace('the sum', 'their sum')} together: ")
+            parts[-1] += listed(said, FEW)
+    return [f"{'; '.join(parts)}."] if parts else []
 
 
 def of_group(study: Study, group: str) -> list[str]:
@@ -219,7 +238,7 @@ def of_group(study: Study, group: str) -> list[str]:
     helps = with_word(found, *HELPS)
     if not helps:
         return [f"{opening} no factor surely helps."]
-    first = listed(effect_of(one) for one in best_of_subjects(study, helps))
+    first = listed((effect_of(one) for one in best_of_subjects(study, helps)), FEW)
     rest = [name_of(one) for one in found if one.word in ("not distinguishable", "hurts", "diverges")]
     without = f"; {listed(rest)} {'does' if len(rest) == 1 else 'do'} not help" if rest else ""
     return [f"{opening} the order of causes is {first}{without}.", survival(study, group)]
@@ -236,7 +255,7 @@ def survival(study: Study, group: str) -> str:
     missed = [subject for subject in ours if subject in seen and subject not in theirs]
     if missed:
         best = [effect_of(ours[subject], study) for subject in missed]
-        told.append(f"It saw no gain from {listed(missed)}; among all values tried there is one: {listed(best)}.")
+        told.append(f"It saw no gain from {listed(missed)}; among all values tried there is one: {listed(best, FEW)}.")
     return " ".join(told)
 
 
@@ -297,13 +316,13 @@ def size(effect: Effect) -> str:
     return f"{points(effect)} points {brackets(effect)}"
 
 
-def listed(items: Iterable[str]) -> str:
+def listed(items: Iterable[str], most: int = MANY) -> str:
     """
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
+    >>> listed(["a", "b", "c"]), listed("abcde", 3)
+    ('a, b and c', 'a, b, c and 2 more')
     """
     names = list(items)
-    names = [*names[: MANY - 1], f"{len(names) - MANY + 1} more"] if len(names) > MANY else names
+    names = [*names[:most], f"{len(names) - most} more"] if len(names) > most else names
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 
 from glassformer.data.dataset import Dataset
 from glassformer.errors import EngineError, GlassformerError, SettingError
-from glassformer.lab.cells import Cell, additions
+from glassformer.lab.cells import Cell, additions, cell
 from glassformer.lab.one_run import loaded
 from glassformer.lab.plan import Plan
 from glassformer.native import build
+from glassformer.native.engine import must_be_covered
 from glassformer.train.gradient import loss_and_gradient
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import resolved
@@ -18,12 +19,15 @@ from glassformer.train.resolve import resolved
 
 def check(plan: Plan) -> None:
     """Refuse a plan with a cell that cannot run, or whose answer nobody could read."""
-    cells = {one.key: one for comparison in additions(plan) for one in (comparison.without, comparison.with_)}
-    for cell in cells.values():
-        where = f"{plan.name}: {cell.title}"
+    asked = [cell(plan, ()), *(one for added in additions(plan) for one in (added.without, added.with_))]
+    cells = {one.key: one for one in asked}
+    for one in cells.values():
+        where = f"{plan.name}: {one.title}"
         try:
-            recipe = resolved(cell.recipe, loaded(cell.recipe))
-            must_compare(cell, plan)
+            must_compare(one, plan)
+            recipe = resolved(one.recipe, loaded(one.recipe))
+            if recipe.engine.name == "native":
+                must_be_covered(recipe)
             jax.eval_shape(partial(one_step, recipe, loaded(recipe)))
         except GlassformerError as error:
             raise type(error)(f"{where}: {error}") from None
@@ -31,9 +35,9 @@ def check(plan: Plan) -> None:
         must_have_native(plan)
 
 
-def must_compare(cell: Cell, plan: Plan) -> None:
-    recipe = cell.recipe
-    if plan.group(cell.group).measure == "validation" and not recipe.validation.share:
+def must_compare(one: Cell, plan: Plan) -> None:
+    recipe = one.recipe
+    if plan.group(one.group).measure == "validation" and not recipe.validation.share:
         raise SettingError(
             "nothing is held out (validation.share = 0), and the group is judged by validation; "
             "set validation.share = 0.1, or measure = 'test' for the group"
@@ -44,7 +48,10 @@ def must_compare(cell: Cell, plan: Plan) -> None:
             "epoch by epoch; set validation.patience = 0"
         )
     if recipe.data != plan.baseline.data:
-        raise SettingError(f"its data is {recipe.data}, that of the baseline {plan.baseline.data}; they must be one")
+        raise SettingError(
+            f"its data is {recipe.data}, that of the baseline {plan.baseline.data}, and accuracies on different "
+            "data cannot be compared; write another plan for it"
+        )
 
 
 def one_step(recipe: Recipe, data: Dataset) -> None:

@@ -1,7 +1,8 @@
 """The usual suspects around a run: a plan made of its own recipe, whatever the model.
 
-learning rate     a tenth, a third, three, ten and thirty times what it is
-optimiser         AdamW at 2e-3 with a warm-up, where it is another (of rates and optimisers one is chosen)
+learning rate     from a tenth to a hundred times what it is; with Adam, whose rates lie closer together, to ten times
+optimiser         AdamW at 2e-3 with a warm-up, where it is another: beside the others, not combined with them. It may
+                  well make up for what else is wrong (positions that start badly, say), which would then not be found
 training          twice the epochs; half and twice the batch; the rate falling to nothing on the way
 positions         sinusoids, or larger random numbers, where the model has positions and starts them otherwise
 capacity          twice as wide; one block more, where there are blocks
@@ -19,7 +20,7 @@ from glassformer.lab.plan_text import plan_text
 from glassformer.layers.positions import Sinusoidal
 from glassformer.train.recipe import Recipe
 
-STEPS = "rate and optimiser"  # one subject: each optimiser has its own rate
+SLOWER, FASTER, MUCH_FASTER = (0.1, 0.3), (3, 10), (30, 100)
 
 
 def diagnosis(recipe: Recipe, name: str, *, seeds: int = 0, target: float | None = None) -> Plan:
@@ -39,19 +40,20 @@ def diagnosis(recipe: Recipe, name: str, *, seeds: int = 0, target: float | None
 
 
 def suspects(recipe: Recipe) -> Iterator[Factor]:
-    rate = recipe.optimiser.lr
-    for times in (0.1, 0.3, 3, 10, 30):
+    rate, name = recipe.optimiser.lr, recipe.optimiser.name
+    for times in (*SLOWER, *FASTER, *(() if name in ("adam", "adamw") else MUCH_FASTER)):
         small = "too large" if times < 1 else "too small"
         yield suspect(
             f"rate x{times:g}",
-            STEPS,
+            "learning rate",
             f"the learning rate, {rate:g}, is {small}",
             {"optimiser.lr": float(f"{rate * times:.3g}")},
         )
-    if recipe.optimiser.name != "adamw":
+    if name != "adamw":
         adamw = {"name": "adamw", "lr": 2e-3, "schedule": {"kind": "warmup-cosine"}}
-        hypothesis = f"{recipe.optimiser.name} is the wrong optimiser"
-        yield suspect("AdamW", STEPS, hypothesis, {"optimiser": adamw})
+        yield replace(
+            suspect("AdamW", "optimiser", f"{name} is the wrong optimiser", {"optimiser": adamw}), combine=False
+        )
     yield suspect(
         "cosine schedule",
         "schedule",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from glassformer.errors import CheckpointError, FileError
-from glassformer.files import write_whole
+from glassformer.files import PART, write_whole
 from glassformer.lab.plan import Plan, parse
 from glassformer.lab.record import FILE
 
@@ -12,23 +12,42 @@ PLAN = "plan.toml"
 
 def begin(plan: Plan, folder: Path) -> bool:
     """Ready to be worked on. True: it was begun before, and goes on."""
-    file = folder / PLAN
-    if file.is_file():
-        if file.read_text() != plan.text:
-            raise CheckpointError(
-                f"{folder}: the study there has another plan ({PLAN} differs); choose another folder with --out, or "
-                f"take its own plan: glassformer investigate {file}"
-            )
-        return (folder / FILE).exists()
-    if folder.exists() and any(folder.iterdir()):
+    there = names_in(folder)
+    if PLAN in there:
+        must_be_of(plan, folder)
+        return FILE in there
+    if there:
         raise FileError(f"{folder}: there are files, and none is {PLAN}; choose an empty folder with --out")
-    write_whole(file, plan.text)
+    write_whole(folder / PLAN, plan.text)
     return False
 
 
+def must_be_of(plan: Plan, folder: Path) -> None:
+    """Refuse a folder that holds another study."""
+    if text_of(folder) != plan.text:
+        raise CheckpointError(
+            f"{folder}: the study there has another plan ({PLAN} differs); choose another folder with --out, or "
+            f"go on with its own plan: glassformer investigate {folder}"
+        )
+
+
 def plan_of(folder: Path) -> Plan:
-    file = folder / PLAN
+    return parse(text_of(folder), folder.absolute().name, folder)
+
+
+def text_of(folder: Path) -> str:
     try:
-        return parse(file.read_text(), folder.name, folder)
+        return (folder / PLAN).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FileError(f"{folder / PLAN}: no study is here: {reason}; name the folder of one with --out") from None
+
+
+def names_in(folder: Path) -> set[str]:
+    """But for what is being written at this moment, or was when somebody was killed."""
+    try:
+        return {file.name for file in folder.iterdir() if file.suffix != PART} if folder.exists() else set()
     except OSError as error:
-        raise FileError(f"{file}: no study is here: {error.strerror or error}") from None
+        raise FileError(
+            f"{folder}: no study can be kept here: {error.strerror or error}; choose another folder with --out"
+        ) from None

@@ -8,40 +8,47 @@ import os
 import platform
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 from glassformer.data.dataset import Dataset
-from glassformer.errors import GlassformerError
+from glassformer.errors import DataError, FileError, GlassformerError
+from glassformer.lab.first_weights import first_weights
 from glassformer.lab.inside import inside
 from glassformer.lab.record import Record
 from glassformer.train.engines import choose
 from glassformer.train.loop import split
 from glassformer.train.not_finite import all_finite
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import load_for, resolved
+from glassformer.train.resolve import load_for, reads, resolved, text_of
 from glassformer.train.rng import make_order
-from glassformer.train.starting import starting
 
-_loaded: dict[str, Dataset] = {}
+_loaded: dict[Any, Dataset] = {}
 
 
 def loaded(recipe: Recipe) -> Dataset:
-    """Once in each process."""
-    if recipe.data not in _loaded:
-        _loaded[recipe.data] = load_for(recipe, recipe.data)
-    return _loaded[recipe.data]
+    """Once in each process. What texts become depends on the task, the tokeniser, and how much a model reads."""
+    text = text_of(recipe.model)
+    context = None if text is None else text.context
+    form = (recipe.data, reads(type(recipe.model)), recipe.task, recipe.tokeniser, recipe.start, context)
+    if form not in _loaded:
+        _loaded[form] = load_for(recipe, recipe.data)
+    return _loaded[form]
 
 
 def train_one(key: str, recipe: Recipe) -> Record:
-    """Whatever happens, a record."""
+    """A record, whatever becomes of the run. Data that is not there is no result: the study stops, and can go on."""
     start = time.monotonic()
     seed = recipe.training.seed
     try:
         return trained(key, resolved(recipe, loaded(recipe)), loaded(recipe), start)
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
-        reason = "out of memory" if "memory" in str(error).lower() or isinstance(error, MemoryError) else str(error)
+        no_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
+        reason = "out of memory" if no_memory else str(error) or type(error).__name__
+    except (DataError, FileError):
+        raise
     except GlassformerError as error:  # single factors were tried before; two of them may not go together
         reason = f"cannot run: {error}"
     return Record(key, seed, failed=reason.splitlines()[0], seconds=time.monotonic() - start, machine=machine())
@@ -51,7 +58,7 @@ def trained(key: str, recipe: Recipe, data: Dataset, start: float) -> Record:
     train, held_out = split(recipe, data)
     engine = choose(recipe, train, lambda _: None)
     order = make_order(recipe.engine.rng, recipe.training.seed)
-    state = engine.start(starting(recipe, order.init(recipe.model)))
+    state = engine.start(first_weights(recipe, order))
     losses: list[float] = []
     validation: list[float] = []
     failed = ""

@@ -24,17 +24,19 @@ set = { "validation.share" = 0.0 }
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.errors import FileError, SettingError, UnknownNameError
+from glassformer.data.text_sources import existing
+from glassformer.errors import FileError, SettingError, UnknownNameError, at_least
 from glassformer.lab.amount import seeds_needed, usual_seeds
 from glassformer.names import nearest
 from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe
+from glassformer.train.resolve import lasting_name
 from glassformer.train.settings import from_plain, with_change
 
 Measure = Literal["validation", "test"]
@@ -90,12 +92,13 @@ class Plan:
             )
         if self.target is not None and not 0 < self.target <= 1:
             raise SettingError(f"{self.name}: target is {self.target}, expected an accuracy above 0, up to 1")
+        at_least(self.name, 0, pairs=self.pairs)
         for factor in self.factors:
             for other in factor.on:
                 if other not in self.by_name:
                     raise UnknownNameError(
                         f"{self.name}: factor {factor.name!r} is on {other!r}{nearest(other, self.by_name)}, "
-                        "which is no factor"
+                        f"which is no factor; there are {', '.join(self.by_name)}"
                     )
             self.group(factor.group)
 
@@ -121,10 +124,10 @@ class Plan:
     def recipe(self, factors: Iterable[str], group: str = MAIN) -> Recipe:
         """The baseline of a group with these factors in it, in the plan's order: later ones win."""
         chosen = set(factors)
-        changes = [self.group(group).changes, *(f.changes for f in self.factors if f.name in chosen)]
-        recipe = self.baseline
-        for one in changes:
-            recipe = changed(recipe, one, self.name)
+        recipe = changed(self.baseline, self.group(group).changes, f"{self.name}: group {group!r}")
+        for factor in self.factors:
+            if factor.name in chosen:
+                recipe = changed(recipe, factor.changes, f"{self.name}: factor {factor.name!r}")
         return recipe
 
     def subject_of(self, factor: Factor) -> str:
@@ -171,7 +174,11 @@ def load_plan(name: str | Path) -> Plan:
     try:
         return parse(path.read_text(), path.stem, path.parent)
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: the plan cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FileError(
+            f"{path}: the plan cannot be read: {reason}; one to start from: "
+            "glassformer investigate --template > plan.toml"
+        ) from None
 
 
 def parse(text: str, name: str, folder: Path = Path()) -> Plan:
@@ -181,11 +188,12 @@ def parse(text: str, name: str, folder: Path = Path()) -> Plan:
         raise SettingError(f"{name}: not TOML: {error}") from None
     known = {"question", "target", "seeds", "pairs", "needs_native", "baseline", "factors", "groups"}
     must_be_known(name, plain, known)
+    must_be(name, plain, question=str, target=float, pairs=int, needs_native=bool)
     groups = tuple(parse_group(name, key, value) for key, value in table(name, plain, "groups").items())
     factors = tuple(parse_factor(name, key, value) for key, value in table(name, plain, "factors").items())
-    return Plan(
+    plan = Plan(
         name=name,
-        question=str(plain.get("question", "")),
+        question=plain.get("question", ""),
         baseline=parse_baseline(name, table(name, plain, "baseline"), folder),
         factors=factors,
         seeds=parse_seeds(name, plain.get("seeds", usual_seeds(sum(is_ranked(factor) for factor in factors)))),
@@ -195,21 +203,36 @@ def parse(text: str, name: str, folder: Path = Path()) -> Plan:
         needs_native=plain.get("needs_native", False),
         text=text,
     )
+    if "recipe" not in plain["baseline"]:
+        return plan
+    from glassformer.lab.plan_text import plan_text as written
+
+    return replace(plan, text=written(plan))  # the recipe lies beside this plan, not beside the study's copy of it
 
 
 def parse_baseline(name: str, plain: dict[str, Any], folder: Path) -> Recipe:
     where = f"{name}: baseline"
     must_be_known(where, plain, {"preset", "recipe", "settings", "set"})
+    must_be(where, plain, preset=str, recipe=str)
     given = [key for key in ("preset", "recipe", "settings") if key in plain]
     if len(given) != 1:
         raise SettingError(
-            f"{where}: expected one of preset, recipe and settings; {', '.join(given) or 'nothing'} came"
+            f"{where}: expected one of preset, recipe and settings; {', '.join(given) or 'nothing'} came; "
+            'write [baseline], preset = "vit-pico"'
         )
-    if "settings" in plain:
-        recipe = from_plain(Recipe, table(where, plain, "settings"))
-    else:
-        recipe = preset(plain["preset"]) if "preset" in plain else recipe_file(folder / plain["recipe"])
-    return changed(recipe, table(where, plain, "set"), where)
+    try:
+        if "settings" in plain:
+            recipe = from_plain(Recipe, table(where, plain, "settings"))
+        else:
+            recipe = preset(plain["preset"]) if "preset" in plain else recipe_file(folder / plain["recipe"])
+    except (SettingError, UnknownNameError, FileError) as error:
+        raise type(error)(f"{where}: {error}") from None
+    return with_lasting_data(changed(recipe, table(where, plain, "set"), where))
+
+
+def with_lasting_data(recipe: Recipe) -> Recipe:
+    """A path means the same to every process that works on the study, wherever it runs."""
+    return recipe if existing(recipe.data) is None else replace(recipe, data=lasting_name(recipe.data))
 
 
 def parse_factor(plan: str, name: str, plain: Any) -> Factor:
@@ -217,20 +240,26 @@ def parse_factor(plan: str, name: str, plain: Any) -> Factor:
     if not isinstance(plain, dict):
         raise SettingError(f"{where}: {plain!r} came, expected a table: [factors.{name}], set = {{ … }}")
     must_be_known(where, plain, {"set", *(f.name for f in fields(Factor) if f.name not in ("name", "changes"))})
+    must_be(where, plain, hypothesis=str, subject=str, group=str, comparator=bool, combine=bool)
     changes = table(where, plain, "set")
     if not changes:
         raise SettingError(f"{where}: it changes nothing; say what: set = {{ 'model.width' = 64 }}")
-    on = plain.get("on", [])
-    return Factor(name=name, changes=changes, on=tuple([on] if isinstance(on, str) else on), **without(plain))
+    on = [plain["on"]] if isinstance(plain.get("on"), str) else plain.get("on", [])
+    if not isinstance(on, list) or not all(isinstance(one, str) for one in on):
+        raise SettingError(f"{where}: on is {on!r}, expected names of factors: on = ['wide']")
+    return Factor(name=name, changes=changes, on=tuple(on), **without(plain))
 
 
 def without(plain: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in ("set", "on")}
 
 
-def parse_group(plan: str, name: str, plain: dict[str, Any]) -> Group:
+def parse_group(plan: str, name: str, plain: Any) -> Group:
     where = f"{plan}: group {name!r}"
+    if not isinstance(plain, dict):
+        raise SettingError(f"{where}: {plain!r} came, expected a table: [groups.{name}], measure = 'test'")
     must_be_known(where, plain, {"set", "measure", "about"})
+    must_be(where, plain, about=str)
     measure = plain.get("measure", "validation")
     if measure not in ("validation", "test"):
         raise SettingError(f"{where}: measure is {measure!r}, expected validation or test")
@@ -242,8 +271,8 @@ def parse_seeds(name: str, given: Any) -> tuple[int, ...]:
         raise SettingError(f"{name}: seeds is {given!r}, expected how many, or a list of them")
     if isinstance(given, int):
         return tuple(range(1, given + 1))
-    if not all(isinstance(seed, int) and seed >= 0 for seed in given):
-        raise SettingError(f"{name}: seeds {given} came, expected whole numbers from 0 on")
+    if not all(type(seed) is int and 0 <= seed < 1 << 63 for seed in given):
+        raise SettingError(f"{name}: seeds {given} came, expected whole numbers from 0 to below 2^63")
     return tuple(given)
 
 
@@ -252,6 +281,15 @@ def table(where: str, plain: dict[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SettingError(f"{where}: {key} is {value!r}, expected a table")
     return value
+
+
+def must_be(where: str, plain: dict[str, Any], **kinds: type) -> None:
+    """Each of the kind named, where it is there at all; a whole number will do for a number, and true is none."""
+    words = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+    for key, kind in kinds.items():
+        value = plain.get(key, kind())
+        if not (type(value) is kind or (kind is float and type(value) is int)):
+            raise SettingError(f"{where}: {key} is {value!r}, expected {words[kind]}")
 
 
 def must_be_known(where: str, plain: Iterable[str], known: Iterable[str]) -> None:

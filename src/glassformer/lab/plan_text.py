@@ -28,10 +28,10 @@ subject = "depth"
 hypothesis = "one block is not enough"
 set = { "model.depth" = 2 }
 
-[factors."positions sinusoidal"]
+[factors."positions ±0.5"]
 subject = "positions"
-hypothesis = "positions start where attention cannot tell places apart"
-set = { "model.start" = "sinusoidal" }
+hypothesis = "positions should start at random, not as waves"
+set = { "model.start" = { kind = "uniform", limit = 0.5 } }
 """
 
 
@@ -42,6 +42,8 @@ def plan_text(plan: Plan) -> str:
         head["target"] = plan.target
     if plan.pairs != PAIRS:
         head["pairs"] = plan.pairs
+    if plan.needs_native:
+        head["needs_native"] = True
     lines = [f"{name} = {inline(value)}" for name, value in head.items()]
     lines += ["", "[baseline]", f"settings = {inline(to_plain(plan.baseline))}"]
     for group in plan.groups:

@@ -7,6 +7,7 @@ was in, several processes may work on one study, and a line that was cut off by 
 import fcntl
 import json
 import os
+import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -44,35 +45,40 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
-        self.records: dict[tuple[str, int], Record] = {}
+        self.records: dict[tuple[str, int], Record] = {}  # replaced, never changed: others may be reading it
         self.read = 0  # bytes of the file that are known
+        self.lock = threading.RLock()
         self.refresh()
 
     def refresh(self) -> None:
         """Take in what others have added."""
-        if not self.path.exists():
-            return
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.read)
-                new = file.read()
-        except OSError as error:
-            raise FileError(f"{self.path}: cannot be read: {error.strerror or error}") from None
-        whole = new[: new.rfind(b"\n") + 1]
-        self.read += len(whole)
-        for line in whole.splitlines():
-            record = parse(line)
-            if record is not None:
-                self.records.setdefault(record.place, record)
+        with self.lock:
+            try:
+                with self.path.open("rb") as file:
+                    file.seek(self.read)
+                    new = file.read()
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                raise FileError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+            whole = new[: new.rfind(b"\n") + 1]
+            self.read += len(whole)
+            known = dict(self.records)
+            for record in map(parse, whole.split(b"\n")):
+                if record is not None:
+                    known.setdefault(record.place, record)
+            self.records = known
 
     def add(self, records: Iterable[Record]) -> None:
-        """Durably, before anything else happens."""
-        data = b"".join(json.dumps(asdict(record)).encode() + b"\n" for record in records)
+        """Durably, before anything else happens. What another process has added meanwhile is not added again."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                if file.tell() and not ends_with_newline(self.path):
+                self.refresh()
+                new = [record for record in records if record.place not in self.records]
+                data = b"".join(json.dumps(asdict(record)).encode() + b"\n" for record in new)
+                if file.seek(0, os.SEEK_END) and not ends_with_newline(self.path):
                     data = b"\n" + data  # somebody was killed in the middle of a line
                 file.write(data)
                 file.flush()

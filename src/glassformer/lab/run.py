@@ -5,7 +5,9 @@ equal shape and all their seeds are one program. What is in the folder already i
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +25,13 @@ from glassformer.lab.record import Record, Results
 from glassformer.lab.schedule import Job, Schedule, skipped
 from glassformer.lab.side_by_side import shape_of, train_side_by_side
 from glassformer.lab.study import Study
+from glassformer.lab.worker import working_for
 from glassformer.train.many_seeds import with_seed
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import resolved
 
 AT_ONCE = 96  # runs in one program
+WORKERS_WITHIN = 60  # seconds until the first worker of a cluster must have come
 
 
 class Listener:
@@ -100,13 +104,15 @@ def run_in_processes(
     def work() -> Iterator[Any]:
         while (job := schedule.next(cells, plan.seeds)) is not None:
             recipe = with_seed(job.cell.recipe, job.seed)
-            yield delayed(train_one)(job.cell.key, on_one_thread(recipe))
+            given = (job.cell.key, on_one_thread(recipe))
+            yield delayed(train_one)(*given) if cluster else delayed(working_for)(os.getpid(), train_one, *given)
 
     with backend(cluster) as workers:
         count = workers or jobs or -1
         parallel: Any = Parallel(n_jobs=count, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)  # pyright: ignore
-        for record in parallel(work()):
-            keep(results, cells, plan, schedule, listener, [record], max(count, 1) if count > 0 else cores())
+        with killed_is_explained():
+            for record in parallel(work()):
+                keep(results, cells, plan, schedule, listener, [record], count if count > 0 else cores())
 
 
 def run_side_by_side(plan: Plan, cells: list[Cell], schedule: Schedule, results: Results, listener: Listener) -> None:
@@ -158,6 +164,18 @@ def on_one_thread(recipe: Recipe) -> Recipe:
 
 
 @contextlib.contextmanager
+def killed_is_explained() -> Iterator[None]:
+    """A process that vanishes (the system kills those that take too much memory) cannot say which run it was in."""
+    try:
+        yield
+    except BrokenProcessPool:
+        raise EngineError(
+            "a process that trained was killed, most likely because the memory was full; what is finished is kept. "
+            "Start the same command again with fewer runs at once: --jobs 1"
+        ) from None
+
+
+@contextlib.contextmanager
 def backend(cluster: str) -> Iterator[int]:
     """How many runs go on at once there; 0: on this machine, as asked."""
     if not cluster:
@@ -170,9 +188,20 @@ def backend(cluster: str) -> Iterator[int]:
         raise EngineError("--cluster needs dask; pip install 'glassformer[cluster]'") from None
     try:
         client = Client(cluster, timeout=20)
-    except OSError as error:
-        raise EngineError(f"--cluster: no dask scheduler answers at {cluster}: {error}") from None
-    with client, parallel_config(backend="dask", wait_for_workers_timeout=60):
+    except (OSError, ValueError) as error:
+        raise EngineError(
+            f"--cluster: no dask scheduler answers at {cluster}: {error}; start one: dask scheduler, and then "
+            "--cluster tcp://its-host:8786"
+        ) from None
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_WITHIN)
+    except TimeoutError:
+        client.close()
+        raise EngineError(
+            f"--cluster: the scheduler at {cluster} has no worker after {WORKERS_WITHIN} s; start some: "
+            f"dask worker {cluster} --nthreads 1"
+        ) from None
+    with client, parallel_config(backend="dask"):
         threads = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
         yield max(threads, 1)
 

@@ -8,6 +8,7 @@ Without a budget all of it is run, and the order does not matter to the result.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -46,22 +47,29 @@ class Schedule:
         return [job for job in jobs if job.place not in self.results and job.place not in self.handed_out]
 
     def next(self, cells: list[Cell], seeds: Iterable[int]) -> Job | None:
-        """The next run, or None: all are done or under way, or there is no time for any."""
+        """The next run, or None: all are done or under way, here or elsewhere, or there is no time for any."""
+        self.results.refresh()
         jobs = self.left(cells, seeds)
-        if self.deadline is not None:
-            rest = self.deadline - self.clock()
-            jobs = [job for job in jobs if self.cost(job.cell) <= rest]
-            undecided = self.undecided()
-            jobs.sort(key=lambda job: self.urgency(job, undecided))
+        if jobs and self.deadline is not None:
+            jobs = self.most_urgent(jobs, self.deadline - self.clock())
         if not jobs:
             return None
         self.handed_out.add(jobs[0].place)
         return jobs[0]
 
-    def urgency(self, job: Job, undecided: set[str]) -> tuple[int, float, int]:
-        begun = sum(key == job.cell.key for key, _ in self.handed_out | set(self.results.records))
-        tier = 0 if begun < FEWEST else 1 if job.cell.key in undecided else 2
-        return tier, self.cost(job.cell), job.seed
+    def most_urgent(self, jobs: list[Job], rest: float) -> list[Job]:
+        """Those that there is time for, in the order of their urgency."""
+        begun = Counter(key for key, _ in self.handed_out | set(self.results.records))
+        costs = {job.cell.key: self.cost(job.cell) for job in jobs}
+        affordable = [job for job in jobs if costs[job.cell.key] <= rest]
+        undecided = self.undecided() if any(begun[job.cell.key] >= FEWEST for job in affordable) else set()
+
+        def urgency(job: Job) -> tuple[int, float, int]:
+            key = job.cell.key
+            tier = 0 if begun[key] < FEWEST else 1 if key in undecided else 2
+            return tier, costs[key], job.seed
+
+        return sorted(affordable, key=urgency)
 
     def cost(self, cell: Cell) -> float:
         """Seconds, by what its seeds have taken; before that by what a step of a parameter has taken elsewhere."""

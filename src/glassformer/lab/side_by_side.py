@@ -15,17 +15,16 @@ import numpy as np
 import optax
 
 from glassformer.data.dataset import Dataset
+from glassformer.lab.first_weights import first_weights
 from glassformer.lab.inside import inside
 from glassformer.lab.one_run import machine
 from glassformer.lab.record import Record
 from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.loop import split
 from glassformer.train.many_seeds import one_of
-from glassformer.train.not_finite import all_finite
 from glassformer.train.optimiser import PRESETS
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
-from glassformer.train.starting import starting
 
 
 class OwnRate(NamedTuple):
@@ -59,15 +58,17 @@ def train_side_by_side(keys: Sequence[str], recipes: Sequence[Recipe], data: Dat
     rates = [recipe.optimiser.lr / common.optimiser.lr for recipe in recipes]
     engine = JaxEngine(common, train, seeds, last=by_own_rate())
     orders = [make_order(recipe.engine.rng, recipe.training.seed) for recipe in recipes]
-    first = [starting(recipe, order.init(recipe.model)) for recipe, order in zip(recipes, orders, strict=True)]
+    first = [first_weights(recipe, order) for recipe, order in zip(recipes, orders, strict=True)]
     state = engine.start(jax.tree.map(lambda *leaves: jnp.stack(leaves), *first))
     state = state._replace(optimiser=(*state.optimiser[:-1], OwnRate(jnp.asarray(rates, jnp.float32))))
     losses: list[np.ndarray] = []
+    whole: list[np.ndarray] = []
     validation: list[np.ndarray] = []
     for epoch in range(1, common.training.epochs + 1):
         batches = engine.batches([order.shuffled(epoch, engine.total)[: engine.count] for order in orders], epoch)
         state, steps = engine.run(state, batches, 0, engine.steps)
         losses.append(steps.mean(axis=1))
+        whole.append(np.isfinite(steps).all(axis=1) & np.asarray(finite(state.params)))
         if held_out is not None:
             validation.append(np.asarray(engine.score(state.params, held_out).accuracy))
     test = np.asarray(engine.score(state.params, data.test).accuracy)
@@ -76,8 +77,8 @@ def train_side_by_side(keys: Sequence[str], recipes: Sequence[Recipe], data: Dat
     records = []
     for i, (key, recipe) in enumerate(zip(keys, recipes, strict=True)):
         own = one_of(here, i)
-        failed = failure([float(loss[i]) for loss in losses], own)
-        done = len(losses) if not failed else int(failed.rpartition(" ")[2]) - 1
+        done = next((epoch for epoch, one in enumerate(whole) if not one[i]), len(losses))
+        failed = "" if done == len(losses) else f"not finite in epoch {done + 1}"
         records.append(
             Record(
                 key=key,
@@ -97,8 +98,8 @@ def train_side_by_side(keys: Sequence[str], recipes: Sequence[Recipe], data: Dat
     return records
 
 
-def failure(losses: list[float], params: Any) -> str:
-    for epoch, loss in enumerate(losses, 1):
-        if not np.isfinite(loss):
-            return f"not finite in epoch {epoch}"
-    return "" if all_finite(params) else f"not finite in epoch {len(losses)}"
+@jax.jit
+def finite(params: Any) -> Any:
+    """Of each run: whether all its weights are."""
+    leaves = [jnp.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in jax.tree.leaves(params)]
+    return jnp.stack(leaves).all(axis=0)

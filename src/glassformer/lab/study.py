@@ -78,7 +78,7 @@ class Study:
     findings: tuple[Finding, ...]  # in the order of the plan: add, then pairs, then remove
     ranks: tuple[Rank, ...]  # of the ranked factors that were decided, strongest first
     best: Summary | None
-    answer: str  # one paragraph
+    answer: str  # a sentence, a paragraph with numbers, and what stands beside the question
     notes: tuple[str, ...] = ()  # what a reader must know: too few seeds, what failed, what was skipped and why
     seconds: float = 0.0  # of computing, over all runs
     machines: dict[str, int] = field(default_factory=dict)  # runs by machine

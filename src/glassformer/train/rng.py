@@ -2,6 +2,8 @@
 `xorshift`: one small generator that runs on from initialisation into every shuffle, to repeat published runs exactly.
 """
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Protocol
 
 import jax
@@ -26,6 +28,14 @@ class Order(Protocol):
     def restore(self, state: dict[str, np.ndarray]) -> None: ...
 
 
+@lru_cache(maxsize=64)
+def compiled_init(model: Network) -> Callable[[Any], Any]:
+    """Compiled once for all seeds of a model."""
+    # run a few times: on a CPU, compiling it well would take three times as long as everything else about it
+    quickly = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+    return jax.jit(model.init, compiler_options=quickly)
+
+
 class Threefry:
     """JAX's own keys for weights, NumPy's PCG64 for the order of the samples."""
 
@@ -33,9 +43,7 @@ class Threefry:
         self.seed = seed
 
     def init(self, model: Network) -> Any:
-        # run once: on a CPU, compiling it well would take three times as long as everything else about it
-        quickly = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
-        return jax.jit(model.init, compiler_options=quickly)(jax.random.key(self.seed))
+        return compiled_init(model)(jax.random.key(self.seed))
 
     def shuffled(self, epoch: int, count: int) -> np.ndarray:
         """The order of this epoch. It depends on nothing that came before."""

@@ -7,7 +7,7 @@ from glassformer.lab.report.markup import Markup, el, join
 from glassformer.lab.report.palette import paint
 from glassformer.lab.report.plot_frame import svg
 from glassformer.lab.report.scale import Scale, shown
-from glassformer.lab.report.text import lines_of, paragraph, text
+from glassformer.lab.report.text import lines_of, paragraph, text, width_of
 
 DASHES = ("6 4", "", "", "9 3 2 3", "2 3", "")
 LINE = 15.0  # between two names
@@ -25,7 +25,7 @@ def curve_plot(curves: Sequence[Curve], target: float | None, *, wide: bool) -> 
     y = Scale(max(0.0, low - room), min(100.0, high + room), bottom, top)
     drawn = [axes(x, y, wide), *(band(curve, colour_of(curve, i, curves), x, y) for i, curve in enumerate(curves))]
     if target:
-        drawn.append(target_line(100 * target, x, y))
+        drawn.append(target_line(100 * target, curves, x, y))
     for i, curve in enumerate(curves):
         drawn.append(line(curve, i, colour_of(curve, i, curves), x, y))
     if wide:
@@ -71,13 +71,27 @@ def line(curve: Curve, i: int, colour: str, x: Scale, y: Scale) -> Markup:
     return join(drawn, end)
 
 
-def target_line(percent: float, x: Scale, y: Scale) -> Markup:
-    at = y(percent)
+def target_line(percent: float, curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
+    """Its name stands where the curves leave most room."""
+    at, words = y(percent), f"target {percent:g} %"
+    wide = width_of(words, 12)
+    places = (x.start + 6, (x.start + x.end - wide) / 2, x.end - 6 - wide)
+    best = max(places, key=lambda left: clear(curves, left, left + wide, at - 10, x, y))
     ink = paint("", "accent")
     return join(
         el("line", x1=x.start, y1=at, x2=x.end, y2=at, stroke_width=1.3, stroke_dasharray="2 4", **ink),
-        text(x.start + 6, at - 6, f"target {percent:g} %", 12, "accent"),
+        text(best, at - 6, words, 12, "accent"),
     )
+
+
+def clear(curves: Sequence[Curve], left: float, right: float, height: float, x: Scale, y: Scale) -> float:
+    """How far the nearest curve passes from there; one that has ended goes on as the line to its name."""
+    step, found = x(2) - x(1), []
+    for curve in curves:
+        near = [v for epoch, v in enumerate(curve.mean, 1) if left - step <= x(epoch) <= right + step]
+        heights = [y(float(v)) for v in near or curve.mean[-1:]]
+        found.append(max(min(heights) - height, height - max(heights), 0.0))
+    return min(found)
 
 
 def names(curves: Sequence[Curve], x: Scale, y: Scale, left: float, width: float) -> Markup:

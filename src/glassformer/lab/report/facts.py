@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from glassformer.lab.plan import MAIN, Group
+from glassformer.lab.plan import MAIN
 from glassformer.lab.ranks import tied
 from glassformer.lab.record import Record
 from glassformer.lab.study import Effect, Finding, Rank, Study, Summary
@@ -39,6 +39,15 @@ class Line:
         return self.finding.effect
 
 
+class Section(NamedTuple):
+    """Lines that stand apart from the ranked ones: they are compared with something else than the baseline."""
+
+    title: str
+    about: str
+    lines: list[Line]
+    measure: str  # what an effect is a difference of, and against what
+
+
 class BothWays(NamedTuple):
     name: str
     add: Line
@@ -60,6 +69,11 @@ class Machine(NamedTuple):
     engines: tuple[str, ...]
 
 
+def answer(study: Study) -> list[str]:
+    """By paragraphs."""
+    return study.answer.split("\n\n") if study.answer else ["There is no answer yet: too little has run."]
+
+
 def ranked(study: Study) -> list[Line]:
     """The causes of the main question, as they are ranked."""
     names = {factor.name for factor in study.plan.ranked}
@@ -72,17 +86,31 @@ def comparators(study: Study) -> list[Line]:
     return in_order(line(study, found) for found in of_kind(study, "add") if found.comparison.factors[0] in names)
 
 
-def groups(study: Study) -> list[tuple[Group, list[Line]]]:
-    """Parts of the study with a baseline of their own."""
+def apart(study: Study) -> list[Section]:
+    """What helps on top of the first choice, then the groups that have a baseline of their own."""
+    return [*on_top(study), *groups(study)]
+
+
+def on_top(study: Study) -> list[Section]:
+    found = of_kind(study, "top")
+    if not found:
+        return []
+    first = found[0].comparison.without
+    about = (
+        f"Each factor is added to {first.title}, the first choice: what shows only where the strongest are in place. "
+        "The choice was made with the same seeds, which favours it a little; what helps here helps in spite of that."
+    )
+    measure = f"percentage points of {measure_of(study, MAIN)}, against the first choice"
+    return [Section(f"On top of {first.title}", about, in_order(line(study, one) for one in found), measure)]
+
+
+def groups(study: Study) -> list[Section]:
     shown = []
     for group in study.plan.groups:
-        lines = [line(study, found) for found in of_kind(study, "add") if found.comparison.group == group.name]
-        if lines:
-            shown.append((group, in_order(lines)))
-    later = of_kind(study, "top")
-    if later:
-        group = Group(f"on top of {later[0].comparison.without.title}", "what helps where the strongest are in place")
-        shown.append((group, in_order(line(study, found) for found in later)))
+        found = [one for one in of_kind(study, "add") if one.comparison.group == group.name]
+        measure = f"percentage points of {measure_of(study, group.name)}, against the group's baseline"
+        lines = in_order(line(study, one) for one in found)
+        shown += [Section(f"Group {group.name}", group.about, lines, measure)] if lines else []
     return shown
 
 

@@ -16,10 +16,10 @@ def meanings(study: Study) -> dict[Word, str]:
     return {
         "explains": f"helps, and closes at least half of the gap from the baseline to {goal}",
         "contributes": "helps, but closes less than half of the gap",
-        "not distinguishable": "the interval includes no effect at all",
+        "not distinguishable": "its interval includes zero: no effect at all",
         "hurts": "makes it worse",
         "diverges": "a third of its runs or more failed",
-        "not decided": "too few seeds to tell",
+        "not decided": "too few seeds, or the interval and the corrected p disagree",
     }
 
 
@@ -34,13 +34,15 @@ def words_used(study: Study, lines: Sequence[Line]) -> Markup:
 
 
 def in_words(lines: Sequence[Line]) -> Markup:
-    head = el("tr", *(el("th", word, scope="col", class_="number" if 1 < i < 8 else "") for i, word in enumerate(HEAD)))
+    ranked = any(one.rank for one in lines)
+    head = [el("th", word, scope="col", class_="number" if 1 < i < 8 else "") for i, word in enumerate(HEAD)]
+    head = el("tr", *head[0 if ranked else 1 :])
     body = []
     for one in lines:
-        rank = ranks(one.rank) + (" =" if one.tied else "")
+        rank = el("td", ranks(one.rank) + (" =" if one.tied else ""), class_="whole") if ranked else None
         numbers = (el("td", number, class_="number") for number in (*effect_of(one.finding), to_target(one.finding)))
         verdict = el("td", one.finding.word, el("small", one.finding.evidence))
-        body.append(el("tr", el("td", rank, class_="whole"), el("th", one.name, scope="row"), *numbers, verdict))
+        body.append(el("tr", rank, el("th", one.name, scope="row"), *numbers, verdict))
     table = el("table", el("thead", head), el("tbody", *body))
     title = el("summary", "The same as a table, with the evidence")
     return el("details", title, el("div", table, class_="scroll", tabindex=0))

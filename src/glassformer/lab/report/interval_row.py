@@ -35,7 +35,7 @@ class Row:
 
 
 def measured(line: Line, form: Form) -> Row:
-    room = form.name_width if form.wide else form.name_width - 50  # the ranks stand beside
+    room = form.name_width if form.wide or not form.ranks else form.name_width - 50  # the ranks stand beside
     return Row(line, lines_of(line.name, room, 14.5, 2), lines_of(line.hypothesis, form.name_width, 12, 3))
 
 
@@ -43,7 +43,7 @@ def wide_row(row: Row, y: float, scale: Scale, form: Form, most: int) -> Markup:
     line, word = row.line, row.line.finding.word
     start, middle = y + (row.height(form) - row.words) / 2 + 13, y + row.height(form) / 2
     return join(
-        ranks_of(line, middle, 50, most),
+        ranks_of(line, middle, 50, most) if form.ranks else None,
         paragraph(form.name, start, row.name, 14.5, font_weight=600),
         paragraph(form.name, start + len(row.name) * NAME, row.hypothesis, 12, "quiet"),
         interval_of(line, middle - 7, middle + 12, scale),
@@ -59,7 +59,7 @@ def narrow_row(row: Row, y: float, scale: Scale, form: Form) -> Markup:
     start, foot = y + 22, y + row.words + 66
     top, _ = row.strip(y)
     return join(
-        text(form.width, start, tied(line), 13, "quiet", text_anchor="end"),
+        text(form.width, start, tied(line), 13, "quiet", text_anchor="end") if form.ranks else None,
         paragraph(0, start, row.name, 14.5, font_weight=600),
         paragraph(0, start + len(row.name) * NAME - 1, row.hypothesis, 12, "quiet"),
         interval_of(line, top + 11, top + 27, scale),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from glassformer.lab.report.facts import Line
 from glassformer.lab.report.interval_row import measured, narrow_row, wide_row
 from glassformer.lab.report.markup import Markup, join
-from glassformer.lab.report.plot_frame import BELOW, Form, domain, frame, rule, svg, target
+from glassformer.lab.report.plot_frame import BELOW, Form, domain, frame, rule, svg, target, without_ranks
 from glassformer.lab.report.scale import Scale
 from glassformer.lab.report.text import text
 
@@ -19,6 +19,7 @@ def interval_plot(
     lines: Sequence[Line], apart: Sequence[Line], form: Form, about: str, gap: float | None = None
 ) -> Markup:
     """`apart` are rows that are shown and not ranked; `gap`: what is missing to the target, in points."""
+    form = form if any(line.rank for line in lines) else without_ranks(form)
     scale = Scale(*domain([*lines, *apart], gap), *form.plot)
     aim = gap if gap is not None and scale.inside(gap) else None
     top = 24.0 if form.wide or aim is not None else 0.0
@@ -45,7 +46,7 @@ def interval_plot(
 
 def header(form: Form) -> Markup:
     return join(
-        text(0, 13, "ranks", 12, "quiet"),
+        text(0, 13, "ranks", 12, "quiet") if form.ranks else None,
         text(form.name, 13, "factor, and what it would mean", 12, "quiet"),
         text(form.value, 13, "points [95 %]", 12, "quiet"),
         text(form.word, 13, "verdict", 12, "quiet"),

@@ -1,6 +1,6 @@
 r"""table.tex: the ranked effects as a table for a paper. It needs \usepackage{booktabs}."""
 
-from glassformer.lab.report.facts import Line, comparators, measure_of, ranked
+from glassformer.lab.report.facts import Line, comparators, measure_of, on_top, ranked
 from glassformer.lab.report.numbers import MINUS, NONE, interval, p_value, points, ranks
 from glassformer.lab.study import Study
 
@@ -30,11 +30,14 @@ def latex(study: Study) -> str:
     lines, apart = ranked(study), comparators(study)
     rows = [row(one) for one in lines]
     rows += [r"\midrule", *(row(one) for one in apart)] if apart else []
+    for title, _, own, _ in on_top(study):
+        rows += [r"\midrule", rf"\multicolumn{{6}}{{l}}{{{safe(title)}}} \\", *(row(one) for one in own)]
     seeds = len(study.plan.seeds)
     about = (
         f"{study.plan.question} Each factor added to the baseline alone, {seeds} paired seeds: mean difference in "
         f"percentage points of {measure_of(study, '')}, 95 % interval, p of the exact sign-flip test after Holm. "
-        + ("Ranks marked = may be another's, too." if any(one.tied for one in lines) else "")
+        + ("Ranks marked = may be another's, too. " if any(one.tied for one in lines) else "")
+        + ("Below: added to the first choice, the strongest together." if on_top(study) else "")
     )
     return "\n".join(
         [

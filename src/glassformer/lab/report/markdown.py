@@ -21,7 +21,7 @@ def markdown(study: Study) -> str:
     plan = study.plan
     parts = [
         f"# {safe(plan.question or plan.name)}",
-        paragraph(study.answer or "There is no answer yet: too little has run."),
+        *map(paragraph, facts.answer(study)),
         "\n".join(f"- {name}: **{safe(value)}**{said(more)}" for name, value, *more in opening_facts(study)),
         *causes(study),
         *curves(study),
@@ -49,21 +49,23 @@ def causes(study: Study) -> list[str]:
     parts.append(lines_table(lines) if lines else "No factor has been compared with the baseline yet.")
     if any(one.tied for one in lines):
         parts.append("= marks a rank that another factor may have as well: a tie.")
-    if apart := facts.comparators(study):
-        parts += ["For comparison, not ranked:", lines_table(apart)]
-    for group, own in facts.groups(study):
-        parts += [f"### {safe(group.name)}", *([paragraph(group.about)] if group.about else []), lines_table(own)]
+    if others := facts.comparators(study):
+        parts += ["For comparison, not ranked:", lines_table(others)]
+    for title, about, own, _ in facts.apart(study):
+        parts += [f"### {safe(title)}", *([paragraph(about)] if about else []), lines_table(own)]
     return parts
 
 
 def lines_table(lines: Sequence[facts.Line]) -> str:
-    head = ("ranks", "factor", "hypothesis", "points", "95 %", "d", "p", "p (Holm)", "epochs to target")
-    head += ("verdict", "evidence")
+    head = ["factor", "hypothesis", "points", "95 %", "d", "p", "p (Holm)", "epochs to target", "verdict", "evidence"]
     rows = []
     for one in lines:
-        start = [ranks(one.rank) + (" =" if one.tied else ""), one.name, one.hypothesis]
-        rows.append([*start, *effect_of(one.finding), to_target(one.finding), one.finding.word, one.finding.evidence])
-    return table(head, rows, 3, 2)
+        numbers = [*effect_of(one.finding), to_target(one.finding)]
+        rows.append([one.name, one.hypothesis, *numbers, one.finding.word, one.finding.evidence])
+    if not any(one.rank for one in lines):
+        return table(head, rows, 2, 2)
+    own = [ranks(one.rank) + (" =" if one.tied else "") for one in lines]
+    return table(["ranks", *head], [[rank, *row] for rank, row in zip(own, rows, strict=True)], 3, 2)
 
 
 def curves(study: Study) -> list[str]:

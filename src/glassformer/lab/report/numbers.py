@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from glassformer.lab.study import Effect, Rank, Summary
+from glassformer.lab.words import decimals
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"  # where there is no number
@@ -12,7 +13,7 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def digits(half_width: float) -> int:
-    """Behind the point: two where the interval is narrower than a point.
+    """Behind the point, of what a cell reached: two where that is known to half a point.
 
     >>> digits(3.2), digits(0.2)
     (1, 2)
@@ -37,17 +38,13 @@ def plain(value: float, places: int = 1) -> str:
 
 def points(effect: Effect) -> str:
     """The mean: `+38.6`."""
-    return signed(effect.mean, places_of(effect))
+    return signed(effect.mean, decimals(effect))
 
 
 def interval(effect: Effect) -> str:
     """`[36.1, 41.0]`"""
-    places = places_of(effect)
+    places = decimals(effect)
     return f"[{plain(effect.low, places)}, {plain(effect.high, places)}]"
-
-
-def places_of(effect: Effect) -> int:
-    return digits((effect.high - effect.low) / 2)
 
 
 def p_value(p: float) -> str:

@@ -1,6 +1,8 @@
 """How the page begins: the question, the answer, and the few numbers everybody asks for."""
 
-from glassformer.lab.report.facts import records, test_of
+import re
+
+from glassformer.lab.report.facts import answer, records, test_of
 from glassformer.lab.report.markup import Markup, el
 from glassformer.lab.report.numbers import count, duration, interval_of, percent
 from glassformer.lab.study import Study, Summary
@@ -11,10 +13,19 @@ def opening(study: Study) -> Markup:
         "header",
         el("p", f"Investigation · {study.plan.name}", class_="brand"),
         el("h1", study.plan.question or study.plan.name),
-        el("p", study.answer or "There is no answer yet: too little has run.", class_="answer"),
+        *(el("p", unbroken(words), class_="answer") for words in answer(study)),
         el("dl", *(fact(*one) for one in facts(study)), class_="facts"),
         class_="opening",
     )
+
+
+def unbroken(words: str) -> str:
+    """No line ends inside an interval, or before %.
+
+    >>> unbroken("60 % [1.2, 3.4]") == "60\\xa0% [1.2,\\xa03.4]"
+    True
+    """
+    return re.sub(r" (?=%)|(?<=\d,) (?=[-\d.]+\])", "\N{NO-BREAK SPACE}", words)
 
 
 def fact(name: str, value: str, *more: str) -> Markup:
@@ -40,5 +51,5 @@ def reached(summary: Summary) -> tuple[str, str, str]:
     test = test_of(summary)
     if not len(summary.scores):
         return "not run", "", ""
-    mean = f"mean {interval_of(summary)}" if len(summary.scores) > 1 else ""
+    mean = f"mean within {interval_of(summary)}" if len(summary.scores) > 1 else ""
     return f"{percent(summary)} %", mean, "" if test is None else f"test {test:.1f} %"

@@ -35,7 +35,7 @@ def page(study: Study) -> str:
         el("main", opening(study), *sections(study)),
         el(
             "footer",
-            f"Plan {study.plan.name}, written by glassformer. Intervals are 95 %, of differences seed by seed.",
+            "Written by glassformer. Intervals are 95 %, of differences seed by seed.",
         ),
         el("div", id="tip", role="status"),
         el("script", Markup(script)),

@@ -1,7 +1,7 @@
 """What plots of effects share: where things stand, the axis of percentage points, zero, and the target."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glassformer.lab.report.facts import Line
 from glassformer.lab.report.markup import Markup, el, join
@@ -27,6 +27,7 @@ class Form:
     word: float  # x of the verdict
     wide: bool
     marks: int  # on the axis, about
+    ranks: bool = True  # there are some to show
 
     @property
     def kind(self) -> str:
@@ -35,6 +36,11 @@ class Form:
 
 WIDE = Form(1080, 78, 296, (392, 762), 784, 902, wide=True, marks=7)
 NARROW = Form(372, 0, 372, (8, 364), 0, 200, wide=False, marks=5)
+
+
+def without_ranks(form: Form) -> Form:
+    """Names begin where ranks would stand."""
+    return replace(form, name=0, name_width=form.name + form.name_width, ranks=False)
 
 
 def svg(width: float, height: float, label: str, *inside: Markup | None, kind: str) -> Markup:

@@ -18,7 +18,7 @@ from glassformer.lab.study import Study
 def sections(study: Study) -> list[Markup]:
     return [
         causes(study),
-        *(group for group in of_groups(study)),
+        *apart(study),
         curves(study),
         both_ways(study),
         interactions(study),
@@ -56,13 +56,11 @@ def causes(study: Study) -> Markup:
     return section(title, about, figure("effects", *plots), words_used(study, shown), in_words(shown), name="causes")
 
 
-def of_groups(study: Study) -> list[Markup]:
+def apart(study: Study) -> list[Markup]:
     drawn = []
-    for i, (group, lines) in enumerate(facts.groups(study)):
-        measure = f"percentage points of {facts.measure_of(study, group.name)}, against the group's baseline"
+    for i, (title, about, lines, measure) in enumerate(facts.apart(study), 1):
         plots = (interval_plot(lines, [], form, measure) for form in (WIDE, NARROW))
-        shown = figure(f"effects-{i + 1}", *plots)
-        drawn.append(section(group.name, group.about, shown, in_words(lines), name=f"group-{i + 1}"))
+        drawn.append(section(title, about, figure(f"effects-{i}", *plots), in_words(lines), name=f"apart-{i}"))
     return drawn
 
 
@@ -117,9 +115,11 @@ def inside(study: Study) -> Markup:
     head = el(
         "tr", el("th", "measured", scope="col"), *(el("th", one.label, scope="col", class_="number") for one in shown)
     )
-    body = []
+    body, said = [], set()
     for name, columns in rows:
         words, more = about_inside(name)
+        more = "" if more in said else more  # once is enough
+        said.add(more)
         values = (el("td", mean_and_spread(values), class_="number") for values in columns)
         body.append(el("tr", el("th", words, el("small", more) if more else None, scope="row"), *values))
     about = "In the trained models, mean ± standard deviation over seeds: the baseline against the strongest causes."

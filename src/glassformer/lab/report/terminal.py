@@ -5,42 +5,43 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-from glassformer.lab.report.facts import Line, comparators, groups, ranked
+from glassformer.lab.report.facts import Line, answer, apart, comparators, ranked
 from glassformer.lab.report.numbers import MINUS, NONE, interval, p_value, points, ranks
 from glassformer.lab.study import Study
 
 WIDEST, NARROWEST = 100, 40
 HEAD = ("ranks", "factor", "points", "95 % interval", "p", "verdict")
-GAPS = 2 * (len(HEAD) - 1)
+NAME = 1  # the column that gives way
+GAP = "  "
 
 
 def summary(study: Study, width: int | None = None) -> str:
     """As wide as the terminal, at most 100 letters."""
     width = max(NARROWEST, min(width or shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST))
-    parts = [wrapped(study.plan.question, width), wrapped(study.answer, width)]
-    lines, apart = ranked(study), comparators(study)
-    if lines or apart:
-        parts.append("\n".join(table(lines, apart, width)))
-    for group, own in groups(study):
-        parts.append("\n".join([*wrapped(f"{group.name}:", width).splitlines(), *table(own, [], width)]))
+    parts = [wrapped(words, width) for words in (study.plan.question, *answer(study))]
+    lines, others = ranked(study), comparators(study)
+    if lines or others:
+        parts.append("\n".join(table(lines, others, width)))
+    for title, _, own, _ in apart(study):
+        parts.append("\n".join([wrapped(f"{title}:", width), *table(own, [], width)]))
     if any(one.tied for one in lines):
         parts.append(wrapped("= a tie: another factor may have the same rank. p after Holm.", width))
     parts += [wrapped(f"- {note}", width, "  ") for note in study.notes]
     return "\n\n".join(part for part in parts if part)
 
 
-def table(lines: Sequence[Line], apart: Sequence[Line], width: int) -> list[str]:
-    rows = [row(one) for one in (*lines, *apart)]
-    fixed = [max(len(cells[i]) for cells in (HEAD, *rows)) for i in range(len(HEAD))]
-    room = width - sum(fixed[:1] + fixed[2:]) - GAPS
+def table(lines: Sequence[Line], others: Sequence[Line], width: int) -> list[str]:
+    rows = [row(one) for one in (*lines, *others)]
+    first = 0 if any(line.rank for line in lines) else NAME  # no ranks, no column for them
+    fixed = [max(cells_of(cells[i]) for cells in (HEAD, *rows)) for i in range(len(HEAD))]
+    room = width - sum(fixed[first:]) + fixed[NAME] - len(GAP) * (len(HEAD) - first - 1)
     if room < 12:  # too narrow for columns: two lines each
         return [part for cells in rows for part in stacked(cells, width)]
-    longest = max(map(cells_of, ("factor", *(cells[1] for cells in rows))))
-    fixed[1] = min(room, longest)
-    shown = [drawn(cells, fixed) for cells in rows]
-    rule = "  ".join("-" * wide for wide in fixed)
-    below = [rule, *shown[len(lines) :]] if apart else []
-    return [drawn(HEAD, fixed), rule, *shown[: len(lines)], *below]
+    fixed[NAME] = min(room, fixed[NAME])
+    shown = [drawn(cells, fixed, first) for cells in rows]
+    rule = GAP.join("-" * wide for wide in fixed[first:])
+    below = [rule, *shown[len(lines) :]] if others else []
+    return [drawn(HEAD, fixed, first), rule, *shown[: len(lines)], *below]
 
 
 def row(line: Line) -> list[str]:
@@ -50,13 +51,13 @@ def row(line: Line) -> list[str]:
     return [rank, clean(line.name), *(number.replace(MINUS, "-") for number in numbers), line.finding.word]
 
 
-def drawn(cells: Sequence[str], widths: Sequence[int]) -> str:
+def drawn(cells: Sequence[str], widths: Sequence[int], first: int) -> str:
     """Ranks, name and verdict to the left, numbers to the right."""
     sides = [
         padded(cut(cell, width), width) if i in (0, 1, 5) else cell.rjust(width)
         for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
-    return "  ".join(sides).rstrip()
+    return GAP.join(sides[first:]).rstrip()
 
 
 def stacked(cells: Sequence[str], width: int) -> list[str]:

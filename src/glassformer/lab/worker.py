@@ -1,0 +1,29 @@
+"""A process that trains for a study ends with it: a study that is killed leaves nobody behind who computes for nobody."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+EVERY = 0.5  # seconds between two looks
+
+
+def working_for(study: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """The function's result, in a process of the study's, or in the study's own."""
+    if os.getpid() != study:
+        end_with(study)
+    return function(*arguments)
+
+
+@cache
+def end_with(study: int) -> None:
+    threading.Thread(target=watch, args=(study,), daemon=True).start()
+
+
+def watch(study: int) -> None:
+    """An orphan has another parent."""
+    while os.getppid() == study:
+        time.sleep(EVERY)
+    os._exit(1)

@@ -1,0 +1,334 @@
+"""Plans: what is refused before time is spent, and with which words; a plan written down is the same plan."""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from glassformer.errors import DataError, EngineError, FileError, GlassformerError, SettingError, UnknownNameError
+from glassformer.lab.check import check
+from glassformer.lab.diagnose import diagnosis
+from glassformer.lab.plan import Plan, about_plan, load_plan, parse, plan_names
+from glassformer.lab.plan_text import TEMPLATE, plan_text
+from glassformer.native import build
+from glassformer.train.presets import preset, preset_names
+from glassformer.train.run_folder import RunFolder
+
+from ..train.small import small_data, write_npz
+from .small import FACTORS, small_plan, text_of_plan
+
+WIDE = '[factors.wide]\nset = { "model.hidden" = [9] }\n'
+
+
+def factor(lines: str) -> str:
+    return f"[factors.f]\n{lines}\n"
+
+
+# what is wrong, the plan, the error, and the parts of the message: where, what came, what was expected, what to do
+BAD = {
+    "not TOML": (lambda at: "seeds = = 3", SettingError, ["small: not TOML", "line 1"]),
+    "no baseline": (
+        lambda at: WIDE,
+        SettingError,
+        ["small: baseline", "one of preset, recipe and settings", "nothing came", 'preset = "vit-pico"'],
+    ),
+    "two baselines": (
+        lambda at: '[baseline]\npreset = "mlp"\nrecipe = "x.toml"\n' + WIDE,
+        SettingError,
+        ["expected one of", "preset, recipe came"],
+    ),
+    "unknown preset": (
+        lambda at: '[baseline]\npreset = "vit-pic"\n' + WIDE,
+        UnknownNameError,
+        ["small: baseline", "'vit-pic'", "did you mean 'vit-pico'?", "known: "],
+    ),
+    "no such recipe": (
+        lambda at: '[baseline]\nrecipe = "none.toml"\n' + WIDE,
+        FileError,
+        ["small: baseline", "none.toml", "cannot be read"],
+    ),
+    "preset is a number": (lambda at: "[baseline]\npreset = 5\n" + WIDE, SettingError, ["preset is 5", "a text"]),
+    "baseline is a text": (lambda at: 'baseline = "mlp"\n' + WIDE, SettingError, ["baseline is 'mlp'", "a table"]),
+    "unknown setting of the baseline": (
+        lambda at: '[baseline]\nsettings = { trainig = { epochs = 3 } }\n' + WIDE,
+        SettingError,
+        ["small: baseline", "'trainig'", "did you mean 'training'?"],
+    ),
+    "unknown change of the baseline": (
+        lambda at: text_of_plan(at, sets='"model.widht" = 3'),
+        SettingError,
+        ["small: baseline: model.widht", "MLP has no setting 'widht'", "it has"],
+    ),
+    "no factor": (lambda at: text_of_plan(at, ""), SettingError, ["no factor", "write one: [factors.wide]"]),
+    "unknown key of the plan": (
+        lambda at: text_of_plan(at, head="seed = 3"),
+        SettingError,
+        ["no setting is called 'seed'", "did you mean 'seeds'?", "known: baseline, "],
+    ),
+    "unknown factor key": (
+        lambda at: text_of_plan(at, factor('sets = { "training.batch" = 5 }')),
+        SettingError,
+        ["small: factor 'f'", "no setting is called 'sets'", "did you mean 'set'?", "known: "],
+    ),
+    "unknown setting of a factor": (
+        lambda at: text_of_plan(at, factor('set = { "training.bach" = 5 }')),
+        SettingError,
+        ["small: factor 'f'", "training.bach", "did you mean 'batch'?", "it has epochs, batch"],
+    ),
+    "wrong type of a setting": (
+        lambda at: text_of_plan(at, factor('set = { "training.batch" = "five" }')),
+        SettingError,
+        ["small: factor 'f'", "training.batch: 'five' came", "integer"],
+    ),
+    "factor without change": (
+        lambda at: text_of_plan(at, factor('hypothesis = "none"')),
+        SettingError,
+        ["small: factor 'f'", "it changes nothing", "say what: set ="],
+    ),
+    "factor is a number": (
+        lambda at: text_of_plan(at, "[factors]\nf = 3"),
+        SettingError,
+        ["small: factor 'f': 3 came", "expected a table"],
+    ),
+    "combine is a text": (
+        lambda at: text_of_plan(at, factor('combine = "no"\nset = { "training.batch" = 5 }')),
+        SettingError,
+        ["small: factor 'f'", "combine is 'no'", "true or false"],
+    ),
+    "on is a number": (
+        lambda at: text_of_plan(at, factor('on = 3\nset = { "training.batch" = 5 }')),
+        SettingError,
+        ["small: factor 'f'", "on is 3", "names of factors"],
+    ),
+    "unknown on": (
+        lambda at: text_of_plan(at, FACTORS + factor('on = ["fats"]\nset = { "training.epochs" = 5 }')),
+        UnknownNameError,
+        ["factor 'f' is on 'fats'", "did you mean 'fast'?", "there are fast, batch, f"],
+    ),
+    "no such group": (
+        lambda at: text_of_plan(at, factor('group = "first"\nset = { "training.epochs" = 5 }')),
+        UnknownNameError,
+        ["no group is called 'first'", "write [groups.first]"],
+    ),
+    "unknown measure": (
+        lambda at: text_of_plan(at, WIDE + '[groups.g]\nmeasure = "loss"'),
+        SettingError,
+        ["group 'g'", "measure is 'loss'", "validation or test"],
+    ),
+    "group is a text": (lambda at: text_of_plan(at, WIDE + '[groups]\ng = "x"'), SettingError, ["group 'g'", "table"]),
+    "two seeds": (
+        lambda at: text_of_plan(at, head="seeds = 2"),
+        SettingError,
+        ["2 seeds came", "expected 3 or more", "to decide about 2 factors 7"],
+    ),
+    "no seeds": (lambda at: text_of_plan(at, head="seeds = 0"), SettingError, ["0 seeds came", "expected 3 or more"]),
+    "seeds in words": (lambda at: text_of_plan(at, head='seeds = "ten"'), SettingError, ["seeds is 'ten'", "how many"]),
+    "seeds below zero": (
+        lambda at: text_of_plan(at, head="seeds = [1, 2, -3]"),
+        SettingError,
+        ["seeds [1, 2, -3] came", "whole numbers from 0"],
+    ),
+    "true as a seed": (lambda at: text_of_plan(at, head="seeds = [1, 2, true]"), SettingError, ["whole numbers"]),
+    "seed too large": (lambda at: text_of_plan(at, head=f"seeds = [1, 2, {1 << 63}]"), SettingError, ["below 2^63"]),
+    "a seed twice": (lambda at: text_of_plan(at, head="seeds = [1, 2, 2]"), SettingError, ["[1, 2, 2] came", "once"]),
+    "target in percent": (
+        lambda at: text_of_plan(at, head="target = 85"),
+        SettingError,
+        ["target is 85", "above 0, up to 1"],
+    ),
+    "target in words": (lambda at: text_of_plan(at, head='target = "high"'), SettingError, ["target is 'high'"]),
+    "pairs below zero": (lambda at: text_of_plan(at, head="pairs = -1"), SettingError, ["pairs is -1", "0 or more"]),
+    "pairs in words": (lambda at: text_of_plan(at, head='pairs = "all"'), SettingError, ["pairs is 'all'"]),
+    # these need the data and the model: check() finds them
+    "factor that has no effect": (
+        lambda at: text_of_plan(at, factor('set = { "training.batch" = 10 }')),
+        SettingError,
+        ["factor 'f' changes nothing", "'training.batch': 10", "'baseline' has already", "another value, or leave it"],
+    ),
+    "baseline without its data": (
+        lambda at: text_of_plan(at, sets='data = "none.npz"'),
+        DataError,
+        ["small: baseline: none.npz", "no such file", "expected a folder"],
+    ),
+    "baseline that cannot run": (
+        lambda at: text_of_plan(at, sets='model = { kind = "vit", width = 6, heads = 4 }'),
+        GlassformerError,
+        ["small: baseline", "width 6", "4 heads"],
+    ),
+    "factor that cannot run": (
+        lambda at: text_of_plan(at, factor('set = { model = { kind = "vit", patch_size = 3 } }')),
+        GlassformerError,
+        ["small: f: ", "3"],
+    ),
+    "factor with a setting that is not used": (
+        lambda at: text_of_plan(at, factor('set = { "optimiser.momentum" = 0.5 }')),
+        SettingError,
+        ["small: f: ", "sgd does not use momentum", "choose an optimiser that does"],
+    ),
+    "native engine without a twin": (
+        lambda at: text_of_plan(at, factor('set = { "optimiser.name" = "rmsprop" }')),
+        EngineError,
+        ["small: f: ", "no optimiser rmsprop", "it has sgd"],
+    ),
+    "nothing held out": (
+        lambda at: text_of_plan(at, sets='"validation.share" = 0.0'),
+        SettingError,
+        ["small: baseline", "validation.share = 0", "set validation.share = 0.1, or measure = 'test'"],
+    ),
+    "stops early": (
+        lambda at: text_of_plan(at, sets='"validation.patience" = 2'),
+        SettingError,
+        ["small: baseline", "validation.patience = 2", "set validation.patience = 0"],
+    ),
+    "other data": (
+        lambda at: text_of_plan(at, factor('set = { data = "mnist-mini" }')),
+        SettingError,
+        ["small: f: its data is mnist-mini", "small.npz", "write another plan"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_plan_is_refused_with_words_that_help(case: str, tmp_path: Path) -> None:
+    text, error, parts = BAD[case]
+    with pytest.raises(GlassformerError) as caught:
+        check(parse(text(tmp_path), "small", tmp_path))
+    assert isinstance(caught.value, error)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_file_that_is_not_there_and_a_name_that_nobody_has() -> None:
+    with pytest.raises(FileError, match=r"none\.toml: the plan cannot be read: No such file.*--template > plan\.toml"):
+        load_plan("none.toml")
+    with pytest.raises(UnknownNameError, match=r"did you mean 'attention-accuracy'\?.*known: .*--template"):
+        load_plan("attention-acuracy")
+
+
+def test_without_a_compiler_a_plan_for_the_native_engine_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> tuple[str, ...]:
+        raise EngineError("no C compiler is installed (cc, gcc, clang)")
+
+    monkeypatch.setattr(build, "compiler", none)
+    plan = load_plan("attention-accuracy-quick")
+    assert plan.needs_native
+    with pytest.raises(EngineError) as caught:
+        check(plan)
+    for part in ("attention-accuracy-quick: ", "native engine", "no C compiler", "--engine jax --seeds 4 --budget"):
+        assert part in str(caught.value)
+    check(replace(plan, needs_native=False, factors=plan.factors[:1]))
+
+
+def same(one: Plan, other: Plan) -> bool:
+    return replace(one, text="") == replace(other, text="")
+
+
+@pytest.mark.parametrize("name", plan_names())
+def test_a_built_in_plan_written_down_is_the_same_plan(name: str) -> None:
+    plan = load_plan(name)
+    assert same(parse(plan_text(plan), name), plan)
+    assert about_plan(name).endswith(".")
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_diagnosis_of_every_preset_written_down_is_the_same_plan(name: str) -> None:
+    plan = diagnosis(preset(name), name, target=0.9)
+    assert plan.text == plan_text(plan)
+    assert same(parse(plan.text, name), plan)
+
+
+def test_everything_a_plan_can_say_is_written_down(tmp_path: Path) -> None:
+    head = "seeds = [3, 5, 8, 9]\ntarget = 0.5\npairs = 0\nneeds_native = true"
+    factors = """
+[groups."as \\"they\\" had it"]
+about = "äöü ±0.5"
+measure = "test"
+set = { "validation.share" = 0.0, "optimiser.lr" = 1e-7 }
+
+[factors."a.b ± \\"c\\""]
+group = "as \\"they\\" had it"
+hypothesis = "line\\nbreak \\\\ and 'quotes'"
+subject = "x"
+set = { "optimiser.schedule" = { kind = "step", every = 3 }, model = { kind = "mlp", hidden = [4, 5] } }
+
+[factors.second]
+combine = false
+set = { "training.batch" = 7 }
+
+[factors.third]
+on = ["second"]
+comparator = true
+set = { "training.epochs" = 1 }
+"""
+    plan = small_plan(tmp_path, factors, head=head)
+    assert plan.by_name['a.b ± "c"'].hypothesis == "line\nbreak \\ and 'quotes'"
+    again = parse(plan_text(plan), "small")
+    assert same(again, plan)
+    assert again.needs_native
+    assert plan_text(again) == plan_text(plan)
+
+
+def test_the_template_can_be_run_as_it_is() -> None:
+    plan = parse(TEMPLATE, "template")
+    check(plan)
+    assert len(plan.factors) == 3
+    assert all(factor.hypothesis for factor in plan.factors)
+
+
+def test_the_plan_of_the_quick_study_can_be_run_as_it_is() -> None:
+    check(load_plan("attention-accuracy-quick"))
+
+
+def test_a_recipe_beside_the_plan_goes_with_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study's own copy of the plan lies in another folder, and is read from yet another."""
+    write_npz(tmp_path / "small.npz", small_data())
+    (tmp_path / "mine.toml").write_text('data = "small.npz"\n[model]\nkind = "mlp"\nhidden = [5]\n')
+    (tmp_path / "plan.toml").write_text(f'[baseline]\nrecipe = "mine.toml"\n{WIDE}')
+    monkeypatch.chdir(tmp_path)
+    plan = load_plan("plan.toml")
+    assert plan.baseline.data == str(tmp_path / "small.npz")
+    monkeypatch.chdir("/")
+    assert same(parse(plan.text, "plan"), plan)
+
+
+def test_a_plan_may_start_from_the_recipe_of_a_run(tmp_path: Path) -> None:
+    recipe = preset("vit-pico")
+    RunFolder(tmp_path / "run").create(recipe)
+    (tmp_path / "plan.toml").write_text(
+        '[baseline]\nrecipe = "run/recipe.toml"\n[factors.f]\nset = { "model.depth" = 2 }'
+    )
+    assert load_plan(tmp_path / "plan.toml").baseline == recipe
+
+
+def test_what_seeds_are_taken_where_the_plan_does_not_say(tmp_path: Path) -> None:
+    one = small_plan(tmp_path, head="")
+    assert one.seeds == tuple(range(1, 11))
+    many = "".join(f'[factors."{i}"]\nset = {{ "training.batch" = {20 + i} }}\n' for i in range(25))
+    assert len(small_plan(tmp_path, many, head="").seeds) > 10
+    assert small_plan(tmp_path, head="seeds = [4, 2, 9]").seeds == (4, 2, 9)
+
+
+def test_later_factors_win_and_groups_come_first(tmp_path: Path) -> None:
+    factors = """
+[groups.g]
+set = { "training.batch" = 3, "training.epochs" = 1 }
+
+[factors.a]
+group = "g"
+set = { "training.batch" = 4 }
+
+[factors.b]
+group = "g"
+set = { "training.batch" = 5 }
+"""
+    plan = small_plan(tmp_path, factors)
+    for names, batch in (((), 3), (("a",), 4), (("b", "a"), 5)):
+        training = plan.recipe(names, "g").training
+        assert (training.batch, training.epochs) == (batch, 1)
+
+
+def test_every_plan_says_what_it_is_about_in_its_first_line() -> None:
+    assert [name for name in plan_names() if not re.match(r"[A-Z].{30,}", about_plan(name))] == []
+    assert os.sep not in "".join(plan_names())
