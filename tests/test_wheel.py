@@ -34,3 +34,9 @@ def test_wheel_installs_and_works_elsewhere(tmp_path: Path) -> None:
     assert "clean" in where
     assert "3,114" in run(command, "info", "patch_attention", folder=elsewhere)
     assert "1 of 1 keep the contract" in run(command, "gradcheck", "layer norm", folder=elsewhere)
+    run(command, "view", "-", "test:0", "--out", "page.html", folder=elsewhere)
+    assert (elsewhere / "page.html").read_text().startswith("<!DOCTYPE html>")
+    assert "attention-accuracy-quick" in run(command, "investigate", "--list", folder=elsewhere)
+    without_extra = subprocess.run([command, "studio", "--no-browser"], cwd=elsewhere, capture_output=True, text=True)
+    assert without_extra.returncode == 1
+    assert "pip install 'glassformer[studio]'" in without_extra.stderr
