@@ -7,11 +7,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.lens.browser import browser  # noqa: E402
+
 from glassformer.lens.page import page  # noqa: E402
 from glassformer.lens.payload import view  # noqa: E402
 from glassformer.lens.subject import image_subject  # noqa: E402
 from glassformer.train.run import load  # noqa: E402
-from tests.lens.browser import browser  # noqa: E402
 
 PICTURES = {
     "view-forward": ("light", "#step=blocks.0.attn&token=24&cell=blocks.0.attn.scores@24,11"),
