@@ -130,7 +130,7 @@ def test_every_effect_stands_in_every_format(whole: Study) -> None:
     text = {
         "html": " ".join(Page(page(whole)).texts).translate(PLAIN),
         "markdown": markdown(whole).translate(PLAIN),
-        "terminal": in_terminal(whole),
+        "terminal": in_terminal(whole, 100),
     }
     tex = latex(whole)
     for found in whole.findings:
@@ -161,7 +161,7 @@ def test_what_helps_on_top_has_its_place_in_every_format(whole: Study) -> None:
     below = {
         "html": parsed.texts[parsed.texts.index(title) :],
         "markdown": markdown(whole).partition(f"### {title}\n")[2].splitlines(),
-        "terminal": in_terminal(whole).partition(f"{title}:\n")[2].splitlines(),
+        "terminal": in_terminal(whole, 100).partition(f"{title}:\n")[2].splitlines(),
         "latex": latex(whole).partition(rf"{{{title}}} \\")[2].splitlines(),
     }
     for name, lines in below.items():
@@ -181,11 +181,11 @@ def test_the_answer_is_shown_by_paragraphs(whole: Study) -> None:
     first, second = whole.answer.split("\n\n")
     assert {first, second} <= {words.translate(PLAIN) for words in Page(page(whole)).texts}
     assert f"\n\n{first}\n\n{second}\n\n" in markdown(whole)
-    assert len(in_terminal(whole).split("\n\n")[1].split()) == len(first.split())
+    assert len(in_terminal(whole, 100).split("\n\n")[1].split()) == len(first.split())
 
 
 def test_ranks_ties_and_verdicts_stand_in_their_row(whole: Study) -> None:
-    rows = in_terminal(whole).splitlines()
+    rows = in_terminal(whole, 100).splitlines()
     for rank in whole.ranks:
         row = next(line for line in rows if rank.factor in line and line[0].isdigit())
         start = str(rank.best) if rank.best == rank.worst else f"{rank.best}-{rank.worst} ="
