@@ -317,8 +317,8 @@ def test_stroke_to_attention(studio: Studio, record_property: Callable[[str, obj
     studio.wait_for_answer()
     times = studio.tab.run("studio.times")
     median = statistics.median(times)
-    record_property("milliseconds from stroke to attention, median", round(median, 1))
-    record_property("milliseconds from stroke to attention, nine of ten", round(np.quantile(times, 0.9), 1))
+    record_property("milliseconds from stroke to attention, median", round(float(median), 1))
+    record_property("milliseconds from stroke to attention, nine of ten", round(float(np.quantile(times, 0.9)), 1))
     print(f"stroke to attention: median {median:.0f} ms, nine of ten {np.quantile(times, 0.9):.0f}, {len(times)} times")
     assert 10 < len(times) <= 200
     assert abs(int(studio.tab.text(".speed").split()[0]) - median) <= 1
