@@ -15,7 +15,6 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset
 from glassformer.errors import DataError, FileError, GlassformerError
-from glassformer.lab.first_weights import first_weights
 from glassformer.lab.inside import inside
 from glassformer.lab.record import Record
 from glassformer.train.engines import choose
@@ -24,6 +23,7 @@ from glassformer.train.not_finite import all_finite
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for, reads, resolved, text_of
 from glassformer.train.rng import make_order
+from glassformer.train.starting import starting
 
 _loaded: dict[Any, Dataset] = {}
 
@@ -58,7 +58,7 @@ def trained(key: str, recipe: Recipe, data: Dataset, start: float) -> Record:
     train, held_out = split(recipe, data)
     engine = choose(recipe, train, lambda _: None)
     order = make_order(recipe.engine.rng, recipe.training.seed)
-    state = engine.start(first_weights(recipe, order))
+    state = engine.start(starting(recipe, order.init(recipe.model)))
     losses: list[float] = []
     validation: list[float] = []
     failed = ""

@@ -6,6 +6,8 @@ equal shape and all their seeds are one program. What is in the folder already i
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -14,7 +16,7 @@ from typing import Any
 
 import jax
 
-from glassformer.errors import EngineError, GlassformerError
+from glassformer.errors import EngineError, GlassformerError, TrainingError
 from glassformer.lab.analysis import analyse, comparisons, undecided
 from glassformer.lab.cells import Cell, Comparison, cell
 from glassformer.lab.check import check
@@ -31,7 +33,12 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import resolved
 
 AT_ONCE = 96  # runs in one program
-WORKERS_WITHIN = 60  # seconds until the first worker of a cluster must have come
+ANSWER_WITHIN = 20  # seconds until a cluster's scheduler must have answered
+WORKERS_WITHIN = 60  # and its first worker must have come
+
+
+class InterruptedStudyError(TrainingError):
+    """Somebody asked it to stop; everything that was finished is on the disk."""
 
 
 class Listener:
@@ -71,10 +78,16 @@ def investigate(
         left = schedule.left(cells, plan.seeds)
         listener.stage(len(left) + len(results.records), len(results.records))
         before = len(results.records)
-        if side_by_side:
-            run_side_by_side(plan, cells, schedule, results, listener)
-        else:
-            run_in_processes(plan, cells, schedule, results, listener, jobs, cluster)
+        with hearing_ctrl_c(schedule, listener):
+            if side_by_side:
+                run_side_by_side(plan, cells, schedule, results, listener)
+            else:
+                run_in_processes(plan, cells, schedule, results, listener, jobs, cluster)
+        if schedule.stopped:
+            raise InterruptedStudyError(
+                f"stopped; {len(results.records)} runs are kept in {folder}, and the same command goes on from there. "
+                f"What they say by now: glassformer investigate {folder} --report"
+            )
         if len(results.records) == before:
             break
     left_out = skipped(schedule, cells_of(plan, results), plan.seeds)
@@ -164,6 +177,26 @@ def on_one_thread(recipe: Recipe) -> Recipe:
 
 
 @contextlib.contextmanager
+def hearing_ctrl_c(schedule: Schedule, listener: Listener) -> Iterator[None]:
+    """The first time, what is under way is finished and kept; the second time it is not."""
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be heard
+        yield
+        return
+
+    def hear(number: int, frame: Any) -> None:
+        if schedule.stopped:
+            raise KeyboardInterrupt
+        schedule.stopped = True
+        listener.notice("stops when the runs under way are done; Ctrl-C again stops at once")
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
 def killed_is_explained() -> Iterator[None]:
     """A process that vanishes (the system kills those that take too much memory) cannot say which run it was in."""
     try:
@@ -187,7 +220,7 @@ def backend(cluster: str) -> Iterator[int]:
     except ImportError:
         raise EngineError("--cluster needs dask; pip install 'glassformer[cluster]'") from None
     try:
-        client = Client(cluster, timeout=20)
+        client = Client(cluster, timeout=ANSWER_WITHIN)
     except (OSError, ValueError) as error:
         raise EngineError(
             f"--cluster: no dask scheduler answers at {cluster}: {error}; start one: dask scheduler, and then "
@@ -202,8 +235,8 @@ def backend(cluster: str) -> Iterator[int]:
             f"dask worker {cluster} --nthreads 1"
         ) from None
     with client, parallel_config(backend="dask"):
-        threads = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
-        yield max(threads, 1)
+        threads: Any = client.nthreads()  # by worker
+        yield max(sum(threads.values()), 1)
 
 
 def cores() -> int:

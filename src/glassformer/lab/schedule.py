@@ -38,6 +38,7 @@ class Schedule:
         self.results, self.clock = results, clock
         self.deadline = None if seconds is None else clock() + seconds
         self.handed_out: set[tuple[str, int]] = set()
+        self.stopped = False  # somebody asked for it: nothing more is handed out
         self.undecided: Callable[[], set[str]] = set  # keys of cells whose comparison is open
 
     def left(self, cells: Iterable[Cell], seeds: Iterable[int]) -> list[Job]:
@@ -49,7 +50,7 @@ class Schedule:
     def next(self, cells: list[Cell], seeds: Iterable[int]) -> Job | None:
         """The next run, or None: all are done or under way, here or elsewhere, or there is no time for any."""
         self.results.refresh()
-        jobs = self.left(cells, seeds)
+        jobs = [] if self.stopped else self.left(cells, seeds)
         if jobs and self.deadline is not None:
             jobs = self.most_urgent(jobs, self.deadline - self.clock())
         if not jobs:

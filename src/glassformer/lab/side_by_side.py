@@ -15,7 +15,6 @@ import numpy as np
 import optax
 
 from glassformer.data.dataset import Dataset
-from glassformer.lab.first_weights import first_weights
 from glassformer.lab.inside import inside
 from glassformer.lab.one_run import machine
 from glassformer.lab.record import Record
@@ -25,6 +24,7 @@ from glassformer.train.many_seeds import one_of
 from glassformer.train.optimiser import PRESETS
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
+from glassformer.train.starting import starting
 
 
 class OwnRate(NamedTuple):
@@ -58,7 +58,7 @@ def train_side_by_side(keys: Sequence[str], recipes: Sequence[Recipe], data: Dat
     rates = [recipe.optimiser.lr / common.optimiser.lr for recipe in recipes]
     engine = JaxEngine(common, train, seeds, last=by_own_rate())
     orders = [make_order(recipe.engine.rng, recipe.training.seed) for recipe in recipes]
-    first = [first_weights(recipe, order) for recipe, order in zip(recipes, orders, strict=True)]
+    first = [starting(recipe, order.init(recipe.model)) for recipe, order in zip(recipes, orders, strict=True)]
     state = engine.start(jax.tree.map(lambda *leaves: jnp.stack(leaves), *first))
     state = state._replace(optimiser=(*state.optimiser[:-1], OwnRate(jnp.asarray(rates, jnp.float32))))
     losses: list[np.ndarray] = []

@@ -1,6 +1,7 @@
-"""A process that trains for a study ends with it: a study that is killed leaves nobody behind who computes for nobody."""
+"""A process that trains for a study ends with it: a study that is killed leaves nobody behind to compute for nobody."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ def working_for(study: int, function: Callable[..., Any], *arguments: Any) -> An
 
 @cache
 def end_with(study: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the study alone decides
     threading.Thread(target=watch, args=(study,), daemon=True).start()
 
 

@@ -1,0 +1,236 @@
+"""glassformer investigate as a user runs it: what it prints, what it leaves in the folder, what it refuses."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from glassformer.cli.investigate import as_typed, investigate, overridden, parse_budget, parse_seeds
+from glassformer.cli.study_progress import StudyProgress, duration
+from glassformer.errors import CheckpointError, EngineError, FileError, SettingError, UnknownNameError
+from glassformer.lab.plan import load_plan, parse, plan_names
+from glassformer.lab.plan_text import TEMPLATE
+from glassformer.lab.record import Record
+from glassformer.native import build
+
+from ..lab.small import lines_of, plan_file
+
+app = typer.Typer()
+app.command("investigate")(investigate)
+WRITTEN = ["plan.toml", "report.html", "report.md", "results.csv", "results.json", "results.jsonl", "table.tex"]
+
+
+def invoke(*arguments: str | Path) -> Any:
+    return CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}).invoke(app, [*map(str, arguments)])
+
+
+def plain(text: str) -> str:
+    """Without frames, marks and line breaks."""
+    return " ".join(text.replace("│", " ").replace("`", "").split())
+
+
+def invoked(*arguments: str | Path) -> Any:
+    result = invoke(*arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return plan_file(tmp_path)
+
+
+def test_a_study_is_run_answered_and_written_down(plan: Path, tmp_path: Path) -> None:
+    result = invoked("why.toml", "--jobs", "1")
+    study = tmp_path / "studies/why"
+    assert sorted(file.name for file in study.iterdir()) == WRITTEN
+    assert result.stdout.startswith("Why?\n")
+    assert "What explains it: fast" in result.stdout
+    assert "28 runs, " in result.stdout
+    assert result.stdout.rstrip().endswith("wrote studies/why/report.html")
+    assert "20 of 21 runs, " in result.stderr
+    assert "glassformer investigate why.toml" in (study / "report.md").read_text()
+    assert (study / "plan.toml").read_text() == plan.read_text()
+
+
+def test_the_same_again_and_the_folder_itself_go_on_and_report_alone_runs_nothing(plan: Path, tmp_path: Path) -> None:
+    whole = invoked("why.toml", "--jobs", "1")
+    lines = lines_of(tmp_path / "studies/why")
+    (tmp_path / "studies/why/results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:5]))
+    partial = invoked("studies/why", "--report")
+    assert "not decided" in partial.stdout
+    assert len(lines_of(tmp_path / "studies/why")) == 5
+    again = invoked("studies/why", "--jobs", "1")
+    assert "studies/why: goes on with what is there" in again.stderr
+    assert again.stdout.partition("runs, ")[0] == whole.stdout.partition("runs, ")[0]
+    nothing_left = invoked("why.toml", "--jobs", "1", "--json")
+    assert json.loads(nothing_left.stdout.splitlines()[-1])["answer"]
+    assert len(lines_of(tmp_path / "studies/why")) == 28
+
+
+def test_json_is_one_object_on_the_last_line(plan: Path) -> None:
+    result = invoked("why.toml", "--jobs", "1", "--seeds", "3", "--out", "study", "--json")
+    (line,) = result.stdout.splitlines()
+    found = json.loads(line)
+    assert found["answer"]
+    assert set(found["files"]) == {name for name in WRITTEN if name not in ("plan.toml", "results.jsonl")}
+    assert found["files"]["report.html"] == "study/report.html"
+
+
+def test_flags_change_the_plan_and_the_study_keeps_it_so(plan: Path, tmp_path: Path) -> None:
+    changes = ("--seeds", "2-4", "--engine", "auto", "--data", "small.npz")
+    invoked("why.toml", "--jobs", "1", "--out", "study", *changes)
+    assert {line["seed"] for line in lines_of(tmp_path / "study")} == {2, 3, 4}
+    kept = tomllib.loads((tmp_path / "study/plan.toml").read_text())
+    assert kept["seeds"] == [2, 3, 4]
+    assert kept["baseline"]["settings"]["data"] == str(tmp_path / "small.npz")
+    assert kept["baseline"]["settings"]["engine"]["name"] == "auto"
+    command = "glassformer investigate why.toml --data small.npz --seeds 2-4 --engine auto"
+    assert command in (tmp_path / "study/report.md").read_text()
+    refused = invoke("why.toml", "--out", "study")
+    assert isinstance(refused.exception, CheckpointError)
+
+
+def test_a_budget_says_what_it_skips(plan: Path) -> None:
+    result = invoked("why.toml", "--jobs", "1", "--budget", "0.001s")
+    assert "Skipped: " in result.stdout
+
+
+def test_list_and_template_need_no_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = invoked("--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == plan_names() == ["attention-accuracy", "attention-accuracy-quick"]
+    assert json.loads(invoked("--list", "--json").stdout) == {"plans": plan_names()}
+    assert parse(invoked("--template").stdout, "template").question
+    assert json.loads(invoked("--template", "--json").stdout) == {"template": TEMPLATE}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "name a plan; glassformer investigate --list"),
+        (("why.toml", "--seeds", "many"), "'many' came, expected 10, 1-12 or 3,5,8"),
+        (("why.toml", "--seeds", "5-3"), "'5-3' came"),
+        (("why.toml", "--seeds", "0"), "'0' came"),
+        (("why.toml", "--budget", "soon"), "'soon' came, expected a time such as 20m, 1h30m or 90s"),
+        (("why.toml", "--budget", "20"), "'20' came"),
+        (("why.toml", "--jobs", "-1"), "--jobs"),
+    ],
+)
+def test_wrong_usage_is_explained(words: tuple[str, ...], message: str, plan: Path) -> None:
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert message in plain(result.output)
+    assert not Path("studies").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (("none.toml",), FileError, "none.toml: the plan cannot be read: No such file"),
+        (("attention-acuracy",), UnknownNameError, "did you mean 'attention-accuracy'?"),
+        (("why.toml", "--seeds", "2"), SettingError, "2 seeds came, expected 3 or more"),
+        (("why.toml", "--seeds", "1,1,2"), SettingError, "expected each once"),
+        (("why.toml", "--engine", "cuda"), SettingError, "engine.name: 'cuda' came"),
+        (("why.toml", "--report"), FileError, "no study is here"),
+        (("why.toml", "--out", "why.toml"), FileError, "no study can be kept here: Not a directory"),
+    ],
+)
+def test_what_cannot_be_done_is_explained(words: tuple[str, ...], error: type, message: str, plan: Path) -> None:
+    result = invoke(*words)
+    assert isinstance(result.exception, error), result.exception
+    assert message in str(result.exception)
+
+
+def test_a_report_of_a_study_without_runs_is_refused(plan: Path, tmp_path: Path) -> None:
+    (tmp_path / "studies/why").mkdir(parents=True)
+    (tmp_path / "studies/why/plan.toml").write_text(plan.read_text())
+    result = invoke("why.toml", "--report")
+    assert isinstance(result.exception, FileError)
+    assert "no run is there yet; leave out --report" in str(result.exception)
+
+
+def test_an_error_is_one_line_without_a_traceback(plan: Path, tmp_path: Path) -> None:
+    plan.write_text(plan.read_text().replace("[factors.fast]", "[factors.fast]\nhypotesis = 'x'"))
+    result = subprocess.run(
+        [sys.executable, "-m", "glassformer", "investigate", "why.toml"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(
+        "glassformer: why: factor 'fast': no setting is called 'hypotesis' (did you mean 'hypothesis'?)"
+    )
+    assert not (tmp_path / "studies").exists()
+
+
+def test_without_a_compiler_the_quick_plan_offers_a_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> tuple[str, ...]:
+        raise EngineError("no C compiler is installed (cc, gcc, clang)")
+
+    monkeypatch.setattr(build, "compiler", none)
+    monkeypatch.chdir(tmp_path)
+    for words in ((), ("--seeds", "5")):
+        result = invoke("attention-accuracy-quick", *words)
+        assert isinstance(result.exception, EngineError)
+        assert "try fewer seeds and a budget (--engine jax --seeds 4 --budget 30m)" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+    offered = overridden(load_plan("attention-accuracy-quick"), "", parse_seeds("4"), "jax")
+    assert (offered.needs_native, len(offered.seeds)) == (False, 4)
+    assert parse(offered.text, "x").baseline == offered.baseline
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("20m", 1200), ("1h30m", 5400), ("90s", 90), ("1h", 3600), ("1.5h", 5400), ("1h 2m 3s", 3723), ("0.5s", 0.5)],
+)
+def test_a_budget_is_read_as_people_write_it(text: str, seconds: float) -> None:
+    assert parse_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["20", "m", "m20", "20m1h", "-5m", "1d", "20 minutes", " "])
+def test_a_budget_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        parse_budget(text)
+
+
+def test_seeds_are_read_as_people_write_them() -> None:
+    assert parse_seeds("") == ()
+    assert parse_seeds("4") == (1, 2, 3, 4)
+    assert parse_seeds("3-5") == (3, 4, 5)
+    assert parse_seeds("3,5,8") == (3, 5, 8)
+    for text in ("-3", "3-", "a", "1,,2", "1-2-3", "2.5"):
+        with pytest.raises(typer.BadParameter):
+            parse_seeds(text)
+
+
+def test_the_command_that_repeats_it_can_be_pasted() -> None:
+    assert as_typed("investigate", "my plan.toml", seeds="3,5", engine="") == (
+        "glassformer investigate 'my plan.toml' --seeds 3,5"
+    )
+
+
+def test_help_shows_an_example_and_loads_no_jax() -> None:
+    assert "Example: glassformer investigate attention-accuracy-quick" in plain(invoked("--help").output)
+    code = "import sys, glassformer.cli.investigate, glassformer.cli.diagnose; print('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_progress_tells_of_failures_at_once_and_of_the_rest_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    with StudyProgress() as progress:
+        progress.stage(60, 10)
+        for seed in range(30):
+            progress.finished("fast", Record("key", seed, failed="not finite in epoch 2" if seed == 3 else ""), 90.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "fast, seed 3: not finite in epoch 2",
+        "20 of 60 runs, 2 min left",
+        "40 of 60 runs, 2 min left",
+    ]
+    assert [duration(seconds) for seconds in (0.2, 89, 91, 5399, 5400)] == ["0 s", "89 s", "2 min", "90 min", "1.5 h"]

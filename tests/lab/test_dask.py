@@ -1,0 +1,135 @@
+"""A study on a cluster: a real scheduler and two workers, all on this machine, none in this process."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from glassformer.lab import run
+from glassformer.lab.plan import load_plan
+from glassformer.lab.run import investigate
+
+from .small import lines_of, numbers_of, plan_file
+
+pytest.importorskip("distributed")
+LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard")
+
+
+def dask(folder: Path, *words: str) -> "subprocess.Popen[bytes]":
+    """Its words go to a file; it works in a folder of its own, where the study's relative paths lead nowhere."""
+    folder.mkdir(parents=True)
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen([sys.executable, "-m", "dask", *words], stdout=log, stderr=log, cwd=folder)
+
+
+def until(path: Path, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} does not come"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its address. It has no worker yet."""
+    folder = tmp_path_factory.mktemp("dask")
+    process = dask(folder / "scheduler", "scheduler", *LOOPBACK, "--port", "0", "--scheduler-file", "../address.json")
+    try:
+        until(folder / "address.json")
+        time.sleep(0.2)  # it is written in place
+        yield json.loads((folder / "address.json").read_text())["address"]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def workers(scheduler: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("workers")
+    both = [
+        dask(folder / name, "worker", scheduler, *LOOPBACK, "--nthreads", "1", "--no-nanny", "--name", name)
+        for name in ("one", "two")
+    ]
+    try:
+        yield scheduler
+    finally:
+        for process in both:
+            process.terminate()
+        for process in both:
+            process.wait()
+
+
+def on(address: str, plan: Path, study: Path) -> "subprocess.CompletedProcess[str]":
+    words = ["investigate", plan.name, "--out", str(study), "--cluster", address, "--json"]
+    return subprocess.run(
+        [sys.executable, "-m", "glassformer", *words],
+        capture_output=True, text=True, timeout=200, cwd=plan.parent,
+    )  # fmt: skip
+
+
+IMPATIENT = """
+from glassformer.cli import main
+from glassformer.lab import run
+
+run.ANSWER_WITHIN = run.WORKERS_WITHIN = 1
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("address", "problem", "advice"),
+    [
+        ("tcp://127.0.0.1:9", "no dask scheduler answers at tcp://127.0.0.1:9: ", "--cluster tcp://its-host:8786"),
+        ("nonsense://x", "no dask scheduler answers at nonsense://x: ", "--cluster tcp://its-host:8786"),
+        ("", "has no worker after 1 s; start some: dask worker ", " --nthreads 1"),
+    ],
+)
+def test_where_nobody_answers_or_works_it_says_so(
+    address: str, problem: str, advice: str, scheduler: str, tmp_path: Path
+) -> None:
+    """A port where nothing listens, a word that is no address, and a scheduler that is all alone."""
+    plan = plan_file(tmp_path)
+    words = ["investigate", str(plan), "--out", str(tmp_path / "study"), "--cluster", address or scheduler]
+    result = subprocess.run([sys.executable, "-c", IMPATIENT, *words], capture_output=True, text=True, timeout=100)
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("glassformer: --cluster: ")
+    assert problem in last
+    assert last.endswith(advice)
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_a_study_on_a_cluster_finds_what_it_finds_here(workers: str, tmp_path: Path) -> None:
+    """The data is named by a path relative to where the command is given; failures travel, too."""
+    far = '[factors.far]\nsubject = "rate"\nset = { "optimiser.lr" = 1e30 }\n'
+    plan = plan_file(tmp_path, '[factors.fast]\nsubject = "rate"\nset = { "optimiser.lr" = 0.3 }\n' + far)
+    plan.write_text(plan.read_text().replace(str(tmp_path / "small.npz"), "small.npz"))
+    result = on(workers, plan, tmp_path / "far away")
+    assert result.returncode == 0, result.stderr
+    cwd = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        study = investigate(load_plan(plan), tmp_path / "here", jobs=1)
+    finally:
+        os.chdir(cwd)
+    assert numbers_of(tmp_path / "far away") == numbers_of(tmp_path / "here")
+    assert json.loads(result.stdout.splitlines()[-1])["answer"] == study.answer
+    assert sum(bool(line["failed"]) for line in lines_of(tmp_path / "far away")) == 7
+
+
+def test_without_dask_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from glassformer.errors import EngineError
+
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(EngineError, match=r"--cluster needs dask; pip install 'glassformer\[cluster\]'"),
+        run.backend("x"),
+    ):
+        pass
