@@ -304,6 +304,33 @@ def test_a_picture_is_prepared_as_predict_prepares_it(studio: Studio, tmp_path: 
 
 
 @needs_browser
+@pytest.mark.parametrize(("kind", "where"), [("drop", ".pad-paper canvas"), ("paste", "body")])
+def test_a_picture_can_be_dropped_and_pasted(studio: Studio, tmp_path: Path, kind: str, where: str) -> None:
+    from PIL import Image
+
+    test = load_data("mnist-mini").test
+    Image.fromarray(test.images[5, ..., 0]).save(tmp_path / "digit.png")
+    studio.open(run=SHIPPED)
+    content = base64.b64encode((tmp_path / "digit.png").read_bytes()).decode()
+    studio.tab.run(
+        f"""(() => {{
+          const bytes = Uint8Array.from(atob({json.dumps(content)}), (letter) => letter.charCodeAt(0));
+          const given = new DataTransfer();
+          given.items.add(new File([bytes], "digit.png", {{ type: "image/png" }}));
+          const event = {json.dumps(kind)} === "drop"
+            ? new DragEvent("drop", {{ dataTransfer: given, bubbles: true, cancelable: true }})
+            : new ClipboardEvent("paste", {{ clipboardData: given, bubbles: true }});
+          document.querySelector({json.dumps(where)}).dispatchEvent(event);
+        }})()"""
+    )
+    expected = base64.b64encode(test.images[5].tobytes()).decode()
+    studio.tab.wait(f"studio.source().input().image === {json.dumps(expected)}", "the picture on the pad")
+    studio.wait_for_answer()
+    assert studio.says() == str(test.labels[5])
+    assert studio.tab.problems == []
+
+
+@needs_browser
 @pytest.mark.slow
 def test_stroke_to_attention(studio: Studio, record_property: Callable[[str, object], None]) -> None:
     """How long it takes with the default model is told, not judged: the machine may be busy."""
