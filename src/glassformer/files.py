@@ -15,6 +15,8 @@ ABANDONED = 3600.0  # seconds: a temporary file that old is of a write that was 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Replace `path`. Whatever goes wrong, the old file stays as it was."""
     data = content.encode() if isinstance(content, str) else content
+    if path.exists() and not path.is_file():  # a rename would put a file in the place of a device
+        raise FileError(f"{path}: is there, and is no file; nothing was written. Choose the name of a file with --out")
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

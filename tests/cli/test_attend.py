@@ -146,6 +146,14 @@ def test_one_block_and_one_head() -> None:
     assert (one[0]["name"], one[0]["head"]) == ("blocks.1.attn.pattern", 0)
 
 
+def test_a_dash_is_the_model_that_comes_along(tmp_path: Path) -> None:
+    alone, named = (
+        json.loads(invoke(*words, "--out", tmp_path / "a.png", "--json").stdout.splitlines()[-1])
+        for words in (["test:3"], ["-", "test:3"])
+    )
+    assert named == alone
+
+
 def test_a_run_folder_may_come_first() -> None:
     run = untrained(Path("deep"), DEEP)
     assert json.loads(invoked(run, "test:3", "--json"))["run"] == "deep"

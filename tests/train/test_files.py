@@ -79,6 +79,16 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert names(target.parent) == ["file"]
 
 
+def test_what_is_no_file_is_never_replaced(tmp_path: Path) -> None:
+    """Not even by root, who may: a pipe stays a pipe, a folder a folder."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name, is_still in (("pipe", Path.is_fifo), ("folder", Path.is_dir)):
+        with pytest.raises(FileError, match=rf"{name}: is there, and is no file; nothing was written"):
+            write_whole(tmp_path / name, b"new")
+        assert is_still(tmp_path / name)
+
+
 def test_the_folder_is_flushed_after_the_file_is_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target, flushed = tmp_path / "file", []
 

@@ -17,8 +17,8 @@ def attend(
         list[str],
         typer.Argument(
             metavar="[RUN] INPUT [TARGET]",
-            help="a run folder (or --run), then PNG, JPEG, …, one image of an IDX file (file:17), a text, or test:17 "
-            "of the run's data; for a T5 also what it is made to write",
+            help="a run folder (or --run; - for the model that comes along), then PNG, JPEG, …, one image of an IDX "
+            "file (file:17), a text, or test:17 of the run's data; for a T5 also what it is made to write",
         ),
     ],
     run: Annotated[
@@ -68,7 +68,9 @@ def attend(
 
 
 def run_and_words(run: Path | None, words: list[str]) -> tuple[Path | None, list[str]]:
-    """The first word may be the run folder, where something to look at comes behind it."""
+    """The first word may be the run folder, or - for the model that comes along, where something comes behind it."""
+    if run is None and len(words) > 1 and words[0] == "-":
+        return None, words[1:]
     if run is None and len(words) > 1 and (Path(words[0]).expanduser() / "recipe.toml").is_file():
         return Path(words[0]).expanduser(), words[1:]
     return run, words
