@@ -1,8 +1,7 @@
 """Trace: every number of one pass through a model, forward and backward, by its dotted name.
 
 The model's own forward and backward run with a visitor that writes down what is tagged, so the numbers are those that
-training uses. One program is compiled for each model and each shape of its input; after that a trace takes
-milliseconds.
+training uses. One program is compiled for each model and each shape of its input, the first time it is asked for.
 """
 
 import difflib
