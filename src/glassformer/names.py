@@ -96,3 +96,12 @@ def nearest(name: str, known: Mapping[str, Any] | list[str]) -> str:
 
 def _dotted(path: tuple[Any, ...]) -> str:
     return ".".join(jax.tree_util.keystr((entry,), simple=True) for entry in path)
+
+
+def last_word(name: str) -> str:
+    """What a dotted name calls its value.
+
+    >>> last_word("blocks.0.attn.pattern")
+    'pattern'
+    """
+    return name.rpartition(".")[2]

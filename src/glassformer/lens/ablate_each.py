@@ -18,9 +18,9 @@ from jax import lax
 
 from glassformer.errors import DataError, SettingError, UnknownNameError
 from glassformer.layers.contract import Layer
-from glassformer.lens.trace import Given, last_word, must_be_classes, must_fit, prepared
+from glassformer.lens.trace import Given, must_be_classes, must_fit, prepared
 from glassformer.losses import CrossEntropy
-from glassformer.names import recording, visiting
+from glassformer.names import last_word, recording, visiting
 from glassformer.shapes import Array, Bool, Float
 from glassformer.tables import html_table, text_table
 

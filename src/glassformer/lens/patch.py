@@ -16,8 +16,9 @@ import numpy as np
 
 from glassformer.errors import SettingError
 from glassformer.layers.contract import Layer
-from glassformer.lens.trace import Change, Trace, is_key, is_looped, last_word, must_have, prepared, run
+from glassformer.lens.trace import Change, Trace, is_key, is_looped, must_have, prepared, run
 from glassformer.losses import CrossEntropy
+from glassformer.names import last_word
 from glassformer.shapes import Array
 
 OF_HEADS = ("q", "k", "v", "z", "k_shared", "v_shared")  # B T H D

@@ -16,10 +16,10 @@ from glassformer.layers.contract import Layer
 from glassformer.lens.made_by import Made, made_by, written_out
 from glassformer.lens.subject import CLASS, Subject
 from glassformer.lens.trace import Trace, trace
-from glassformer.lens.walk import equation_of, last, owner_of, walk
+from glassformer.lens.walk import equation_of, owner_of, walk
 from glassformer.losses import CrossEntropy
 from glassformer.models import PatchAttention, PatchBlock, ViT
-from glassformer.names import gradient_name
+from glassformer.names import gradient_name, last_word
 from glassformer.train.run import Run
 
 EXACT = 2 << 20  # numbers: more than these are written in 16 bits
@@ -65,7 +65,7 @@ def payload(traced: Trace, subject: Subject, run: str = "", loss: Layer = CrossE
         for names, formulas in ((step.values, step.forward), (step.gradients, step.backward))
         for name in names
     }
-    tensors = Writer(known, derived=sum(math.prod(known[n].shape) for n in known if last(n) in BY_PAIR) > DERIVED)
+    tensors = Writer(known, derived=sum(math.prod(known[n].shape) for n in known if last_word(n) in BY_PAIR) > DERIVED)
     for kind, arrays in (
         ("value", values),
         ("gradient", gradients),
@@ -85,7 +85,7 @@ def payload(traced: Trace, subject: Subject, run: str = "", loss: Layer = CrossE
         "sequences": {"tokens": list(subject.tokens), "memory": list(subject.memory)},
         "answer": answer_of(traced, subject),
         "attention": layers,
-        "positions": next((name for name in weights if last(name) == "pos"), None),
+        "positions": next((name for name in weights if last_word(name) == "pos"), None),
         "steps": [asdict(step) for step in steps],
         "tensors": tensors.written,
         "half": tensors.half,
@@ -121,7 +121,7 @@ def is_so(made: Made, known: dict[str, np.ndarray], value: np.ndarray) -> bool:
 def first_sample(name: str, array: Any) -> np.ndarray:
     """Without the batch of one. Tables that all samples share have none."""
     array = np.asarray(array)
-    shared = last(name) in ("emb", "demb", "bucket") or array.shape[:1] != (1,)
+    shared = last_word(name) in ("emb", "demb", "bucket") or array.shape[:1] != (1,)
     return array if shared else array[0]
 
 
@@ -149,7 +149,7 @@ class Writer:
         self.left_out: list[str] = []
 
     def is_derived(self, name: str) -> bool:
-        return self.derived and last(name) in BY_PAIR
+        return self.derived and last_word(name) in BY_PAIR
 
     def add(self, name: str, kind: str, axes: list[str], equation: str, made: dict[str, Any] | None) -> None:
         array = self.arrays[name]
@@ -189,7 +189,7 @@ def encoded(array: np.ndarray) -> str:
 
 def axes_of(name: str, array: np.ndarray, subject: Subject) -> list[str]:
     """Letters as in shapes.py: which axis is of heads, and which of tokens, the page must know."""
-    word = last(name)
+    word = last_word(name)
     plain = word[1:] if word.startswith("d") and word not in ("dy", "dx") else word
     if array.ndim == 3 and plain in BY_HEAD:
         source = "S" if plain in ("k", "v", "k_shared", "v_shared") else "T"
@@ -218,7 +218,7 @@ def attentions(values: dict[str, np.ndarray], subject: Subject) -> list[dict[str
     """Every attention layer, in order; who asks and who is looked at; and how it is masked."""
     found = []
     for name in values:
-        if last(name) != "scores":
+        if last_word(name) != "scores":
             continue
         scope, pattern, q = owner_of(name), values[owner_of(name) + ".pattern"], values[owner_of(name) + ".q"]
         heads, asking, looked_at = pattern.shape
@@ -260,7 +260,7 @@ def tied_scales(values: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -
     found = {}
     for name, logits in values.items():
         scope = owner_of(name)
-        if last(name) != "logits" or f"{scope}.emb" not in values:
+        if last_word(name) != "logits" or f"{scope}.emb" not in values:
             continue
         x, emb = (np.asarray(values[f"{scope}.{word}"], np.float64) for word in ("x", "emb"))
         found[scope] = factor(np.asarray(logits, np.float64) - weights.get(f"{scope}.b", 0.0), x @ emb.T, x.shape[-1])

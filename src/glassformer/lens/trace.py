@@ -22,7 +22,7 @@ from glassformer.layers.contract import Layer
 from glassformer.layers.contract import keywords as keywords_of
 from glassformer.losses import CrossEntropy
 from glassformer.models import RecurrentClassifier, RecurrentLM
-from glassformer.names import gradient_name, named_leaves, nearest, recording, scope, visiting
+from glassformer.names import gradient_name, last_word, named_leaves, nearest, recording, scope, visiting
 from glassformer.shapes import Array, Static
 from glassformer.tables import html_table, text_table
 
@@ -329,10 +329,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     close += [one for word in words for one in known if last_word(one) == word]
     close = list(dict.fromkeys(close))[:NEAREST]
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
-
-
-def last_word(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 def owner(name: str) -> str:

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from itertools import groupby
 
-from glassformer.names import gradient_name
+from glassformer.names import gradient_name, last_word
 
 INNER = ("activation", "rotary_q", "rotary_k")  # scopes that are shown inside the layer they belong to
 TITLES = {
@@ -134,13 +134,15 @@ def walk(
         names = tuple(run)
         if all(name in same for name in names) or is_idle(owner, names):
             continue
-        at_block = re.search(r"(^|\.)\d+$", owner) is not None and last(names[-1]).startswith(("resid", "sum", "x"))
+        at_block = re.search(r"(^|\.)\d+$", owner) is not None and last_word(names[-1]).startswith(
+            ("resid", "sum", "x")
+        )
         own_weights = () if at_block else tuple(name for name in weights if owner_of(name) == owner)
         if at_block:
             back = tuple(name for name in map(gradient_name, names) if name in gradients)
         else:
             back = tuple(name for name in gradients if owner_of(name) == owner)
-        words = {last(name) for name in (*names, *own_weights)}
+        words = {last_word(name) for name in (*names, *own_weights)}
         is_residual = owner in around and words == {"y"}
         modules = ("layers.residual",) if is_residual else modules_of(owner, words, told or {})
         called = "resid_post" if is_residual else names[-1] if at_block else owner
@@ -169,13 +171,9 @@ def owner_of(name: str) -> str:
     return ".".join(parts)
 
 
-def last(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
 def is_idle(owner: str, names: tuple[str, ...]) -> bool:
     """Dropout that drops nothing."""
-    return last(owner).startswith("drop") and len(names) == 1
+    return last_word(owner).startswith("drop") and len(names) == 1
 
 
 def title_of(name: str, titles: Mapping[str, str] = TITLES) -> str:
@@ -255,7 +253,7 @@ def own_formulas(found: list[str], names: tuple[str, ...]) -> list[str]:
 
 
 def defines(formula: str, names: tuple[str, ...]) -> bool:
-    return any(re.match(rf"{re.escape(last(name))}\s*=", formula) for name in names)
+    return any(re.match(rf"{re.escape(last_word(name))}\s*=", formula) for name in names)
 
 
 def equation_of(name: str, formulas: Iterable[str]) -> str:
@@ -264,7 +262,7 @@ def equation_of(name: str, formulas: Iterable[str]) -> str:
     >>> equation_of("blocks.0.attn.dq", ["dq = dscores @ k * scale", "dk = dscores^T @ q * scale"])
     'dq = dscores @ k * scale'
     """
-    word = last(name)
+    word = last_word(name)
     for formula in formulas:
         found = EQUATION.match(formula)
         if found and word in [one.strip() for one in found[1].split(",")]:

@@ -14,8 +14,9 @@ from glassformer.lens.payload import DERIVED, Writer, answer_of, attentions, axe
 from glassformer.lens.studio.programs import Programs
 from glassformer.lens.subject import Subject
 from glassformer.lens.trace import Trace, trace
-from glassformer.lens.walk import last, owner_of
+from glassformer.lens.walk import owner_of
 from glassformer.models.t5 import Inputs
+from glassformer.names import last_word
 from glassformer.train.answers import context_of, room
 from glassformer.train.run import Run
 from glassformer.train.tasks import Span
@@ -38,10 +39,10 @@ def brief(traced: Trace, subject: Subject, run: str) -> dict[str, Any]:
     values = chosen(traced.values, (*SHOWN, *SOURCES))
     gradients = chosen(traced.gradients, (*SHOWN, *SOURCES, "dpattern"))
     layers = attentions(values, subject)
-    derived = sum(array.size for name, array in {**values, **gradients}.items() if last(name) in SHOWN) > DERIVED
+    derived = sum(array.size for name, array in {**values, **gradients}.items() if last_word(name) in SHOWN) > DERIVED
     shown = (*SHOWN, *SOURCES, "dpattern") if derived else SHOWN
     values, gradients = (
-        {name: array for name, array in arrays.items() if last(name) in shown} for arrays in (values, gradients)
+        {name: array for name, array in arrays.items() if last_word(name) in shown} for arrays in (values, gradients)
     )
     tensors = Writer({**values, **gradients}, derived=derived)
     for kind, arrays in (("value", values), ("gradient", gradients)):
@@ -66,11 +67,11 @@ def brief(traced: Trace, subject: Subject, run: str) -> dict[str, Any]:
 
 def chosen(arrays: dict[str, Any], words: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Of attention layers; their neighbours may have a q or a bias too."""
-    scopes = {owner_of(name) for name in arrays if last(name) in ("scores", "dscores")}
+    scopes = {owner_of(name) for name in arrays if last_word(name) in ("scores", "dscores")}
     return {
         name: first_sample(name, array)
         for name, array in arrays.items()
-        if last(name) in words and owner_of(name) in scopes
+        if last_word(name) in words and owner_of(name) in scopes
     }
 
 
@@ -110,7 +111,7 @@ def cut(traced: Trace, subject: Subject) -> Trace:
     tokens, memory = len(subject.tokens), len(subject.memory)
 
     def part(name: str, array: Any) -> Any:
-        scope, word = owner_of(name), last(name)
+        scope, word = owner_of(name), last_word(name)
         asking = memory if memory and scope.startswith("encoder.") else tokens
         looked_at = memory if memory and (scope.startswith("encoder.") or scope.endswith(".cross")) else tokens
         if word in ("scores", "pattern", "dscores", "dpattern", "bias"):
@@ -118,9 +119,9 @@ def cut(traced: Trace, subject: Subject) -> Trace:
         return np.asarray(array)[:, : looked_at if word in ("k", "v") else asking]
 
     def parts(arrays: dict[str, Any]) -> dict[str, Any]:
-        scopes = {owner_of(name) for name in arrays if last(name) in ("scores", "dscores")}
+        scopes = {owner_of(name) for name in arrays if last_word(name) in ("scores", "dscores")}
         words = (*SHOWN, *SOURCES, "dpattern")
-        return {n: part(n, array) for n, array in arrays.items() if last(n) in words and owner_of(n) in scopes}
+        return {n: part(n, array) for n, array in arrays.items() if last_word(n) in words and owner_of(n) in scopes}
 
     logits = np.asarray(traced.logits)
     return replace(
