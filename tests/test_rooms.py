@@ -12,7 +12,7 @@ import glassformer
 SOURCE = Path(glassformer.__file__).parent
 ORDER = [  # a room may import from its own line and from the lines above it
     {"shapes", "names", "errors", "files", "tables"},
-    {"layers", "losses", "data"},
+    {"layers", "losses", "data", "structure"},
     {"models"},
     {"train", "recipes", "native"},
     {"check", "lens", "hub", "generate"},

@@ -1,24 +1,48 @@
 """Dotted names: of the leaves of any tree, and of the values that flow through a model.
 
 A name such as `blocks.0.attn.pattern` is spelled by the structure, never by hand, and is the same in params, cache,
-gradient and tags. Layers call `tag` on each value worth looking at; containers open a `scope` around each part.
-With nobody visiting, `tag` returns its argument and `scope` only labels the compiled operations for profilers.
+gradient and tags. Layers call `tag` on each value worth looking at, and `at(name, layer)` wherever a layer is at work
+inside another. A visitor sees the values, a watcher the layers; with neither, `tag` returns its argument and `at` only
+labels the compiled operations for profilers.
 """
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import jax
 
 from glassformer.errors import UnknownNameError
 
 Value = TypeVar("Value")
+L = TypeVar("L")
+Direction = Literal["forward", "backward"]
 Visitor = Callable[[str, Any], Any]  # (dotted name, value) -> the value to go on with
 
+
+class Call(NamedTuple):
+    """A layer at work under its name."""
+
+    name: str  # dotted; of a layer that shares its parent's names, the parent's
+    layer: Any
+    direction: Direction
+    params: Any
+    given: Any  # forward: x; backward: dy
+    cache: Any  # None in forward
+    keywords: dict[str, Any]
+
+    def run(self) -> Any:
+        if self.direction == "forward":
+            return self.layer.forward(self.params, self.given, **self.keywords)
+        return self.layer.backward(self.params, self.cache, self.given)
+
+
+Watcher = Callable[[Call], Any]  # runs the call and returns its result, (y, cache) or (dx, dparams)
+
 _visitor: ContextVar[Visitor | None] = ContextVar("visitor", default=None)
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 _path: ContextVar[tuple[str, ...]] = ContextVar("path", default=())
 
 
@@ -28,15 +52,55 @@ def tag(name: str, value: Value) -> Value:
     return value if visitor is None else visitor(".".join((*_path.get(), name)), value)
 
 
+def at(name: str | int, layer: L) -> L:
+    """The layer under its name: everything it tags is named `<name>.…`, and a watcher sees it at work.
+
+    `at("", layer)` where a layer shares its parent's names.
+    """
+    return cast(L, _At(str(name), layer))
+
+
+class _At:
+    __slots__ = ("layer", "name")
+
+    def __init__(self, name: str, layer: Any) -> None:
+        self.name, self.layer = name, layer
+
+    def forward(self, params: Any, x: Any, **keywords: Any) -> Any:
+        return self._run("forward", params, x, None, keywords)
+
+    def backward(self, params: Any, cache: Any, dy: Any) -> Any:
+        return self._run("backward", params, dy, cache, {})
+
+    def _run(self, direction: Direction, params: Any, given: Any, cache: Any, keywords: dict[str, Any]) -> Any:
+        with _scope(self.name):
+            call = Call(".".join(_path.get()), self.layer, direction, params, given, cache, keywords)
+            watcher = _watcher.get()
+            return call.run() if watcher is None else watcher(call)
+
+
 @contextmanager
-def scope(name: str | int) -> Iterator[None]:
-    """Everything tagged inside is named `<name>.…`."""
-    token = _path.set((*_path.get(), str(name)))
+def _scope(name: str) -> Iterator[None]:
+    if not name:
+        yield
+        return
+    parts = name.split(".")
+    token = _path.set((*_path.get(), *parts))
     try:
-        with jax.named_scope(str(name)):
+        with jax.named_scope("/".join(parts)):
             yield
     finally:
         _path.reset(token)
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Let `watcher` run every layer that is at work inside another; as for `visiting`, not in jitted functions."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 @contextmanager

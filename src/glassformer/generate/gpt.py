@@ -18,7 +18,7 @@ from glassformer.generate.decoder import check_prompts, check_step, filled_up
 from glassformer.generate.kept import Kept, attend_onward, kept_from, picked
 from glassformer.layers import grouped_query, tied_head
 from glassformer.models import GPT
-from glassformer.models.gpt import NO_BIAS, Params
+from glassformer.models.gpt import Params
 from glassformer.shapes import Array, Float, Integer
 
 
@@ -30,7 +30,7 @@ def read(
     _, cache = model.forward(params, ids)
     kept = tuple(kept_from(*keys_and_values(block.attn), model.text.context) for block in cache.blocks)
     last = cache.head.x[jnp.arange(len(ids)), lengths - 1]
-    scores, _ = model.head.forward(NO_BIAS, tied_head.Inputs(x=last, emb=cache.head.emb))
+    scores, _ = model.head.forward(None, tied_head.Inputs(x=last, emb=cache.head.emb))
     return scores, kept
 
 
@@ -59,7 +59,7 @@ def onward(
         blocks.append(memory)
     h, _ = model.norm.forward(params.norm, resid)
     table = params.embed if params.head is None else params.head
-    scores, _ = model.head.forward(NO_BIAS, tied_head.Inputs(x=h[:, 0], emb=table.emb))
+    scores, _ = model.head.forward(None, tied_head.Inputs(x=h[:, 0], emb=table.emb))
     return scores, tuple(blocks)
 
 

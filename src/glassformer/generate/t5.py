@@ -20,7 +20,7 @@ from glassformer.layers import relative_bias, tied_head
 from glassformer.layers.linear import project
 from glassformer.layers.masks import padding, within
 from glassformer.models import T5
-from glassformer.models.t5 import NO_BIAS, Params
+from glassformer.models.t5 import Params
 from glassformer.shapes import Array, Bool, Float, Integer
 
 
@@ -77,7 +77,7 @@ def onward(
         blocks.append(memory)
     h, _ = norm.forward(params.decoder.norm, resid)
     table = params.embed if params.head is None else params.head
-    scores, _ = model.head.forward(NO_BIAS, tied_head.Inputs(x=h[:, 0], emb=table.emb))
+    scores, _ = model.head.forward(None, tied_head.Inputs(x=h[:, 0], emb=table.emb))
     return scores, tuple(blocks)
 
 

@@ -35,6 +35,7 @@ from glassformer.layers.pre_norm_block import PreNormBlock
 from glassformer.layers.pre_norm_decoder_block import PreNormDecoderBlock
 from glassformer.layers.relative_bias import RelativeBias
 from glassformer.layers.relu import ReLU
+from glassformer.layers.reshape import Reshape
 from glassformer.layers.residual import Residual
 from glassformer.layers.rms_norm import RMSNorm
 from glassformer.layers.rnn import RNN
@@ -84,6 +85,7 @@ __all__ = [
     "RMSNorm",
     "ReLU",
     "RelativeBias",
+    "Reshape",
     "Residual",
     "Rotary",
     "SelfAttention",

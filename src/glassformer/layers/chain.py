@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from glassformer.layers.contract import Layer, keywords_for, split_or_none
-from glassformer.names import scope
+from glassformer.names import at
 from glassformer.shapes import Array, Bool, Key
 
 
@@ -32,15 +32,13 @@ class Chain:
     ) -> tuple[Any, tuple[Any, ...]]:
         caches = []
         for i, (part, part_key) in enumerate(zip(self.parts, split_or_none(key, len(self.parts)), strict=True)):
-            with scope(i):
-                x, cache = part.forward(params[i], x, **keywords_for(part, mask=mask, key=part_key))
+            x, cache = at(i, part).forward(params[i], x, **keywords_for(part, mask=mask, key=part_key))
             caches.append(cache)
         return x, tuple(caches)
 
     def backward(self, params: tuple[Any, ...], cache: tuple[Any, ...], dy: Any) -> tuple[Any, tuple[Any, ...]]:
         dparams = []
         for i in reversed(range(len(self.parts))):
-            with scope(i):
-                dy, dpart = self.parts[i].backward(params[i], cache[i], dy)
+            dy, dpart = at(i, self.parts[i]).backward(params[i], cache[i], dy)
             dparams.append(dpart)
         return dy, tuple(reversed(dparams))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.layers.contract import Layer, keywords_for
-from glassformer.names import gradient_name, named_leaves, tag, visiting, with_leaves
+from glassformer.names import at, gradient_name, named_leaves, tag, visiting, with_leaves
 from glassformer.shapes import Array, Bool, Float, Key
 
 
@@ -53,14 +53,14 @@ class Checkpoint:
     def backward(self, params: Any, cache: Cache, dy: Any) -> tuple[Any, Any]:
         with visiting(lambda _, value: value):  # these values have been shown already
             _, inner = self.run(params, cache.given._replace(x=not_before(dy, cache.given.x)))
-        dx, dparams = self.inner.backward(params, inner, dy)
+        dx, dparams = at("", self.inner).backward(params, inner, dy)
         d = Cache(given=Given(x=dx))
         d = with_leaves(d, {name: tag(gradient_name(name), leaf) for name, leaf in named_leaves(d).items()})
         return d.given.x, dparams
 
     def run(self, params: Any, given: Given) -> tuple[Any, Any]:
         keywords = keywords_for(self.inner, mask=given.mask, memory_mask=given.memory_mask, key=given.key)
-        return self.inner.forward(params, given.x, **keywords)
+        return at("", self.inner).forward(params, given.x, **keywords)
 
 
 def not_before(dy: Any, x: Any) -> Any:

@@ -14,7 +14,7 @@ from glassformer.errors import at_least, expect
 from glassformer.layers.contract import Layer
 from glassformer.layers.gelu import GELU
 from glassformer.layers.linear import project, project_backward, xavier
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Float, Key
 
 
@@ -54,8 +54,7 @@ class FeedForward:
         expect("feed-forward", "width of the input", x.shape[-1], self.width)
         x = tag("x", x)
         hidden_pre = tag("hidden_pre", project(x, params.w_up, params.b_up))
-        with scope("activation"):
-            hidden, activation = self.activation.forward(None, hidden_pre)
+        hidden, activation = at("activation", self.activation).forward(None, hidden_pre)
         hidden = tag("hidden", hidden)
         y = tag("y", project(hidden, params.w_down, params.b_down))
         return y, Cache(x=x, activation=activation, hidden=hidden)
@@ -66,8 +65,7 @@ class FeedForward:
         dhidden, dw_down, db_down = project_backward(cache.hidden, params.w_down, params.b_down, dy)
         dhidden = tag("dhidden", dhidden)
         # hidden = activation(hidden_pre)
-        with scope("activation"):
-            dhidden_pre, _ = self.activation.backward(None, cache.activation, dhidden)
+        dhidden_pre, _ = at("activation", self.activation).backward(None, cache.activation, dhidden)
         dhidden_pre = tag("dhidden_pre", dhidden_pre)
         # hidden_pre = x @ w_up + b_up
         dx, dw_up, db_up = project_backward(cache.x, params.w_up, params.b_up, dhidden_pre)

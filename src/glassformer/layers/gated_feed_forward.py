@@ -18,7 +18,7 @@ from glassformer.errors import at_least, expect
 from glassformer.layers.contract import Layer
 from glassformer.layers.linear import project, project_backward, xavier
 from glassformer.layers.silu import SiLU
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Float, Key
 
 
@@ -63,8 +63,7 @@ class GatedFeedForward:
         expect("gated feed-forward", "width of the input", x.shape[-1], self.width)
         x = tag("x", x)
         gate_pre = tag("gate_pre", project(x, params.w_gate, params.b_gate))
-        with scope("activation"):
-            gate, activation = self.activation.forward(None, gate_pre)
+        gate, activation = at("activation", self.activation).forward(None, gate_pre)
         gate = tag("gate", gate)
         up = tag("up", project(x, params.w_up, params.b_up))
         hidden = tag("hidden", gate * up)
@@ -82,8 +81,7 @@ class GatedFeedForward:
         # up = x @ w_up + b_up
         dx_up, dw_up, db_up = project_backward(x, params.w_up, params.b_up, dup)
         # gate = activation(gate_pre)
-        with scope("activation"):
-            dgate_pre, _ = self.activation.backward(None, cache.activation, dgate)
+        dgate_pre, _ = at("activation", self.activation).backward(None, cache.activation, dgate)
         dgate_pre = tag("dgate_pre", dgate_pre)
         # gate_pre = x @ w_gate + b_gate
         dx_gate, dw_gate, db_gate = project_backward(x, params.w_gate, params.b_gate, dgate_pre)

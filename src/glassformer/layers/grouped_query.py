@@ -20,7 +20,7 @@ from glassformer.layers import attention, rotary
 from glassformer.layers.linear import project, project_backward, xavier
 from glassformer.layers.multi_head import Inputs
 from glassformer.layers.rotary import Rotary
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key, Static
 
 
@@ -99,13 +99,11 @@ class GroupedQueryAttention:
         v_shared = tag("v_shared", self.split(project(memory, params.w_v, params.b_v)))
         rotary_q = rotary_k = None
         if self.rotary is not None:
-            with scope("rotary_q"):
-                q, rotary_q = self.rotary.forward(None, q)
-            with scope("rotary_k"):
-                k_shared, rotary_k = self.rotary.forward(None, k_shared)
+            q, rotary_q = at("rotary_q", self.rotary).forward(None, q)
+            k_shared, rotary_k = at("rotary_k", self.rotary).forward(None, k_shared)
         k_shared = tag("k_shared", k_shared)
         shared = attention.Inputs(q=q, k=self.spread(k_shared), v=self.spread(v_shared), bias=x.bias)
-        z, heads = self.attend.forward(None, shared, mask=mask)
+        z, heads = at("", self.attend).forward(None, shared, mask=mask)
         joined = tag("joined", join(z))
         y = tag("y", project(joined, params.w_o, params.b_o))
         return y, Cache(
@@ -128,15 +126,13 @@ class GroupedQueryAttention:
         # joined = the heads' z side by side, where each head of k and v serves its group
         k, v = self.spread(cache.k_shared), self.spread(cache.v_shared)
         heads = attention.Cache(q=cache.q, k=k, v=v, bias_shape=cache.bias_shape, pattern=cache.pattern)
-        d, _ = self.attend.backward(None, heads, self.split(djoined))
+        d, _ = at("", self.attend).backward(None, heads, self.split(djoined))
         dq = d.q
         dk_shared, dv_shared = tag("dk_shared", self.gather(d.k)), tag("dv_shared", self.gather(d.v))
         # q, k_shared = rotary(q), rotary(k_shared)
         if self.rotary is not None and cache.rotary_q is not None and cache.rotary_k is not None:
-            with scope("rotary_q"):
-                dq, _ = self.rotary.backward(None, cache.rotary_q, dq)
-            with scope("rotary_k"):
-                dk_shared, _ = self.rotary.backward(None, cache.rotary_k, dk_shared)
+            dq, _ = at("rotary_q", self.rotary).backward(None, cache.rotary_q, dq)
+            dk_shared, _ = at("rotary_k", self.rotary).backward(None, cache.rotary_k, dk_shared)
         # q = query @ w_q + b_q;  k_shared, v_shared = memory @ w_k + b_k, memory @ w_v + b_v
         dquery, dw_q, db_q = project_backward(cache.query, params.w_q, params.b_q, join(dq))
         dmemory_k, dw_k, db_k = project_backward(cache.memory, params.w_k, params.b_k, join(dk_shared))

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from glassformer.errors import SettingError, ShapeError, at_least, expect
 from glassformer.layers import attention
 from glassformer.layers.linear import project, project_backward, xavier
-from glassformer.names import tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key, Static
 
 
@@ -106,7 +106,7 @@ class MultiHeadAttention:
         q = self.split(project(query, params.w_q, params.b_q))
         k = self.split(project(memory, params.w_k, params.b_k))
         v = self.split(project(memory, params.w_v, params.b_v))
-        z, heads = self.attend.forward(None, attention.Inputs(q=q, k=k, v=v, bias=x.bias), mask=mask)
+        z, heads = at("", self.attend).forward(None, attention.Inputs(q=q, k=k, v=v, bias=x.bias), mask=mask)
         joined = tag("joined", self.join(z))
         y = joined if params.w_o is None else tag("y", project(joined, params.w_o, params.b_o))
         return y, Cache(query=query, memory=memory, joined=joined, **heads._asdict())
@@ -120,7 +120,7 @@ class MultiHeadAttention:
         djoined = tag("djoined", djoined)
         # joined = the heads' z side by side
         heads = attention.Cache(q=cache.q, k=cache.k, v=cache.v, bias_shape=cache.bias_shape, pattern=cache.pattern)
-        d, _ = self.attend.backward(None, heads, self.split(djoined))
+        d, _ = at("", self.attend).backward(None, heads, self.split(djoined))
         # q = query @ w_q + b_q;  k, v = memory @ w_k + b_k, memory @ w_v + b_v
         dquery, dw_q, db_q = project_backward(cache.query, params.w_q, params.b_q, self.join(d.q))
         dmemory_k, dw_k, db_k = project_backward(cache.memory, params.w_k, params.b_k, self.join(d.k))

@@ -15,7 +15,7 @@ import jax
 from glassformer.layers import dropout
 from glassformer.layers.contract import Layer, split_or_none
 from glassformer.layers.dropout import Dropout
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
 
@@ -61,39 +61,27 @@ class PostNormBlock:
     ) -> tuple[Float[Array, "B T C"], Cache]:
         key1, key2 = split_or_none(key, 2)
         x = tag("x", x)
-        with scope("attn"):
-            a, attn = self.attn.forward(params.attn, x, mask=mask)
-        with scope("drop1"):
-            a, drop1 = self.dropout.forward(None, a, key=key1)
+        a, attn = at("attn", self.attn).forward(params.attn, x, mask=mask)
+        a, drop1 = at("drop1", self.dropout).forward(None, a, key=key1)
         sum1 = tag("sum1", x + a)
-        with scope("norm1"):
-            mid, norm1 = self.norm.forward(params.norm1, sum1)
-        with scope("ff"):
-            f, ff = self.ff.forward(params.ff, mid)
-        with scope("drop2"):
-            f, drop2 = self.dropout.forward(None, f, key=key2)
+        mid, norm1 = at("norm1", self.norm).forward(params.norm1, sum1)
+        f, ff = at("ff", self.ff).forward(params.ff, mid)
+        f, drop2 = at("drop2", self.dropout).forward(None, f, key=key2)
         sum2 = tag("sum2", mid + f)
-        with scope("norm2"):
-            y, norm2 = self.norm.forward(params.norm2, sum2)
+        y, norm2 = at("norm2", self.norm).forward(params.norm2, sum2)
         return y, Cache(attn=attn, drop1=drop1, norm1=norm1, ff=ff, drop2=drop2, norm2=norm2)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         # y = norm2(mid + drop2(ff(mid)))
-        with scope("norm2"):
-            dsum2, dnorm2 = self.norm.backward(params.norm2, cache.norm2, dy)
+        dsum2, dnorm2 = at("norm2", self.norm).backward(params.norm2, cache.norm2, dy)
         dsum2 = tag("dsum2", dsum2)
-        with scope("drop2"):
-            df, _ = self.dropout.backward(None, cache.drop2, dsum2)
-        with scope("ff"):
-            dbranch, dff = self.ff.backward(params.ff, cache.ff, df)
+        df, _ = at("drop2", self.dropout).backward(None, cache.drop2, dsum2)
+        dbranch, dff = at("ff", self.ff).backward(params.ff, cache.ff, df)
         dmid = dsum2 + dbranch
         # mid = norm1(x + drop1(attn(x)))
-        with scope("norm1"):
-            dsum1, dnorm1 = self.norm.backward(params.norm1, cache.norm1, dmid)
+        dsum1, dnorm1 = at("norm1", self.norm).backward(params.norm1, cache.norm1, dmid)
         dsum1 = tag("dsum1", dsum1)
-        with scope("drop1"):
-            da, _ = self.dropout.backward(None, cache.drop1, dsum1)
-        with scope("attn"):
-            dbranch, dattn = self.attn.backward(params.attn, cache.attn, da)
+        da, _ = at("drop1", self.dropout).backward(None, cache.drop1, dsum1)
+        dbranch, dattn = at("attn", self.attn).backward(params.attn, cache.attn, da)
         dx = tag("dx", dsum1 + dbranch)
         return dx, Params(attn=dattn, norm1=dnorm1, ff=dff, norm2=dnorm2)

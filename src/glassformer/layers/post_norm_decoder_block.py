@@ -18,7 +18,7 @@ from glassformer.layers.contract import Layer, split_or_none
 from glassformer.layers.dropout import Dropout
 from glassformer.layers.masks import causal, combined
 from glassformer.layers.pre_norm_decoder_block import Inputs
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
 
@@ -74,28 +74,20 @@ class PostNormDecoderBlock:
         key1, key2, key3 = split_or_none(key, 3)
         tokens = tag("x", x.x)
         back = combined(causal(tokens.shape[1]), mask)
-        with scope("attn"):
-            own = multi_head.Inputs(query=tokens, memory=tokens, bias=x.bias)
-            a, attn = self.attn.forward(params.attn, own, mask=back)
-        with scope("drop1"):
-            a, drop1 = self.dropout.forward(None, a, key=key1)
+        own = multi_head.Inputs(query=tokens, memory=tokens, bias=x.bias)
+        a, attn = at("attn", self.attn).forward(params.attn, own, mask=back)
+        a, drop1 = at("drop1", self.dropout).forward(None, a, key=key1)
         sum1 = tag("sum1", tokens + a)
-        with scope("norm1"):
-            mid, norm1 = self.norm.forward(params.norm1, sum1)
-        with scope("cross"):
-            c, cross = self.cross.forward(params.cross, multi_head.Inputs(query=mid, memory=x.memory), mask=memory_mask)
-        with scope("drop2"):
-            c, drop2 = self.dropout.forward(None, c, key=key2)
+        mid, norm1 = at("norm1", self.norm).forward(params.norm1, sum1)
+        given = multi_head.Inputs(query=mid, memory=x.memory)
+        c, cross = at("cross", self.cross).forward(params.cross, given, mask=memory_mask)
+        c, drop2 = at("drop2", self.dropout).forward(None, c, key=key2)
         sum2 = tag("sum2", mid + c)
-        with scope("norm2"):
-            found, norm2 = self.norm.forward(params.norm2, sum2)
-        with scope("ff"):
-            f, ff = self.ff.forward(params.ff, found)
-        with scope("drop3"):
-            f, drop3 = self.dropout.forward(None, f, key=key3)
+        found, norm2 = at("norm2", self.norm).forward(params.norm2, sum2)
+        f, ff = at("ff", self.ff).forward(params.ff, found)
+        f, drop3 = at("drop3", self.dropout).forward(None, f, key=key3)
         sum3 = tag("sum3", found + f)
-        with scope("norm3"):
-            y, norm3 = self.norm.forward(params.norm3, sum3)
+        y, norm3 = at("norm3", self.norm).forward(params.norm3, sum3)
         return y, Cache(
             attn=attn,
             drop1=drop1,
@@ -110,31 +102,22 @@ class PostNormDecoderBlock:
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Inputs, Params]:
         # y = norm3(found + drop3(ff(found)))
-        with scope("norm3"):
-            dsum3, dnorm3 = self.norm.backward(params.norm3, cache.norm3, dy)
+        dsum3, dnorm3 = at("norm3", self.norm).backward(params.norm3, cache.norm3, dy)
         dsum3 = tag("dsum3", dsum3)
-        with scope("drop3"):
-            df, _ = self.dropout.backward(None, cache.drop3, dsum3)
-        with scope("ff"):
-            dbranch, dff = self.ff.backward(params.ff, cache.ff, df)
+        df, _ = at("drop3", self.dropout).backward(None, cache.drop3, dsum3)
+        dbranch, dff = at("ff", self.ff).backward(params.ff, cache.ff, df)
         dfound = dsum3 + dbranch
         # found = norm2(mid + drop2(cross(mid, memory)))
-        with scope("norm2"):
-            dsum2, dnorm2 = self.norm.backward(params.norm2, cache.norm2, dfound)
+        dsum2, dnorm2 = at("norm2", self.norm).backward(params.norm2, cache.norm2, dfound)
         dsum2 = tag("dsum2", dsum2)
-        with scope("drop2"):
-            dc, _ = self.dropout.backward(None, cache.drop2, dsum2)
-        with scope("cross"):
-            d_cross, dcross = self.cross.backward(params.cross, cache.cross, dc)
+        dc, _ = at("drop2", self.dropout).backward(None, cache.drop2, dsum2)
+        d_cross, dcross = at("cross", self.cross).backward(params.cross, cache.cross, dc)
         dmid = dsum2 + d_cross.query
         # mid = norm1(x + drop1(attn(x, x, bias)))
-        with scope("norm1"):
-            dsum1, dnorm1 = self.norm.backward(params.norm1, cache.norm1, dmid)
+        dsum1, dnorm1 = at("norm1", self.norm).backward(params.norm1, cache.norm1, dmid)
         dsum1 = tag("dsum1", dsum1)
-        with scope("drop1"):
-            da, _ = self.dropout.backward(None, cache.drop1, dsum1)
-        with scope("attn"):
-            d, dattn = self.attn.backward(params.attn, cache.attn, da)
+        da, _ = at("drop1", self.dropout).backward(None, cache.drop1, dsum1)
+        d, dattn = at("attn", self.attn).backward(params.attn, cache.attn, da)
         dx = tag("dx", dsum1 + d.query + d.memory)
         dparams = Params(attn=dattn, norm1=dnorm1, cross=dcross, norm2=dnorm2, ff=dff, norm3=dnorm3)
         return Inputs(x=dx, memory=d_cross.memory, bias=d.bias), dparams

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from glassformer.layers.contract import Layer, keywords_for
-from glassformer.names import scope
+from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Key
 
 
@@ -39,17 +39,13 @@ class PreNorm:
         mask: Bool[Array, "#B #H #T #T"] | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "*B O"], Cache]:
-        with scope("norm"):
-            h, norm = self.norm.forward(params.norm, x)
-        with scope("inner"):
-            y, inner = self.inner.forward(params.inner, h, **keywords_for(self.inner, mask=mask, key=key))
+        h, norm = at("norm", self.norm).forward(params.norm, x)
+        y, inner = at("inner", self.inner).forward(params.inner, h, **keywords_for(self.inner, mask=mask, key=key))
         return y, Cache(norm=norm, inner=inner)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B O"]) -> tuple[Float[Array, "*B I"], Params]:
         # y = inner(h)
-        with scope("inner"):
-            dh, dinner = self.inner.backward(params.inner, cache.inner, dy)
+        dh, dinner = at("inner", self.inner).backward(params.inner, cache.inner, dy)
         # h = norm(x)
-        with scope("norm"):
-            dx, dnorm = self.norm.backward(params.norm, cache.norm, dh)
+        dx, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, dh)
         return dx, Params(norm=dnorm, inner=dinner)

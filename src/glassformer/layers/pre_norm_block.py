@@ -15,7 +15,7 @@ import jax
 from glassformer.layers import dropout
 from glassformer.layers.contract import Layer, split_or_none
 from glassformer.layers.dropout import Dropout
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
 
@@ -61,38 +61,26 @@ class PreNormBlock:
     ) -> tuple[Float[Array, "B T C"], Cache]:
         key1, key2 = split_or_none(key, 2)
         resid_pre = tag("resid_pre", x)
-        with scope("norm1"):
-            h, norm1 = self.norm.forward(params.norm1, resid_pre)
-        with scope("attn"):
-            a, attn = self.attn.forward(params.attn, h, mask=mask)
-        with scope("drop1"):
-            a, drop1 = self.dropout.forward(None, a, key=key1)
+        h, norm1 = at("norm1", self.norm).forward(params.norm1, resid_pre)
+        a, attn = at("attn", self.attn).forward(params.attn, h, mask=mask)
+        a, drop1 = at("drop1", self.dropout).forward(None, a, key=key1)
         resid_mid = tag("resid_mid", resid_pre + a)
-        with scope("norm2"):
-            h, norm2 = self.norm.forward(params.norm2, resid_mid)
-        with scope("ff"):
-            f, ff = self.ff.forward(params.ff, h)
-        with scope("drop2"):
-            f, drop2 = self.dropout.forward(None, f, key=key2)
+        h, norm2 = at("norm2", self.norm).forward(params.norm2, resid_mid)
+        f, ff = at("ff", self.ff).forward(params.ff, h)
+        f, drop2 = at("drop2", self.dropout).forward(None, f, key=key2)
         resid_post = tag("resid_post", resid_mid + f)
         return resid_post, Cache(norm1=norm1, attn=attn, drop1=drop1, norm2=norm2, ff=ff, drop2=drop2)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         dresid_post = tag("dresid_post", dy)
         # resid_post = resid_mid + drop2(ff(norm2(resid_mid)))
-        with scope("drop2"):
-            df, _ = self.dropout.backward(None, cache.drop2, dresid_post)
-        with scope("ff"):
-            dh, dff = self.ff.backward(params.ff, cache.ff, df)
-        with scope("norm2"):
-            dbranch, dnorm2 = self.norm.backward(params.norm2, cache.norm2, dh)
+        df, _ = at("drop2", self.dropout).backward(None, cache.drop2, dresid_post)
+        dh, dff = at("ff", self.ff).backward(params.ff, cache.ff, df)
+        dbranch, dnorm2 = at("norm2", self.norm).backward(params.norm2, cache.norm2, dh)
         dresid_mid = tag("dresid_mid", dresid_post + dbranch)
         # resid_mid = resid_pre + drop1(attn(norm1(resid_pre)))
-        with scope("drop1"):
-            da, _ = self.dropout.backward(None, cache.drop1, dresid_mid)
-        with scope("attn"):
-            dh, dattn = self.attn.backward(params.attn, cache.attn, da)
-        with scope("norm1"):
-            dbranch, dnorm1 = self.norm.backward(params.norm1, cache.norm1, dh)
+        da, _ = at("drop1", self.dropout).backward(None, cache.drop1, dresid_mid)
+        dh, dattn = at("attn", self.attn).backward(params.attn, cache.attn, da)
+        dbranch, dnorm1 = at("norm1", self.norm).backward(params.norm1, cache.norm1, dh)
         dresid_pre = tag("dresid_pre", dresid_mid + dbranch)
         return dresid_pre, Params(norm1=dnorm1, attn=dattn, norm2=dnorm2, ff=dff)

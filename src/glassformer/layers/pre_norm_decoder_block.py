@@ -17,7 +17,7 @@ from glassformer.layers import dropout, multi_head
 from glassformer.layers.contract import Layer, split_or_none
 from glassformer.layers.dropout import Dropout
 from glassformer.layers.masks import causal, combined
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
 
@@ -79,26 +79,19 @@ class PreNormDecoderBlock:
         key1, key2, key3 = split_or_none(key, 3)
         resid_pre = tag("resid_pre", x.x)
         back = combined(causal(x.x.shape[1]), mask)
-        with scope("norm1"):
-            h, norm1 = self.norm.forward(params.norm1, resid_pre)
-        with scope("attn"):
-            a, attn = self.attn.forward(params.attn, multi_head.Inputs(query=h, memory=h, bias=x.bias), mask=back)
-        with scope("drop1"):
-            a, drop1 = self.dropout.forward(None, a, key=key1)
+        h, norm1 = at("norm1", self.norm).forward(params.norm1, resid_pre)
+        given = multi_head.Inputs(query=h, memory=h, bias=x.bias)
+        a, attn = at("attn", self.attn).forward(params.attn, given, mask=back)
+        a, drop1 = at("drop1", self.dropout).forward(None, a, key=key1)
         resid_mid = tag("resid_mid", resid_pre + a)
-        with scope("norm2"):
-            h, norm2 = self.norm.forward(params.norm2, resid_mid)
-        with scope("cross"):
-            c, cross = self.cross.forward(params.cross, multi_head.Inputs(query=h, memory=x.memory), mask=memory_mask)
-        with scope("drop2"):
-            c, drop2 = self.dropout.forward(None, c, key=key2)
+        h, norm2 = at("norm2", self.norm).forward(params.norm2, resid_mid)
+        given = multi_head.Inputs(query=h, memory=x.memory)
+        c, cross = at("cross", self.cross).forward(params.cross, given, mask=memory_mask)
+        c, drop2 = at("drop2", self.dropout).forward(None, c, key=key2)
         resid_cross = tag("resid_cross", resid_mid + c)
-        with scope("norm3"):
-            h, norm3 = self.norm.forward(params.norm3, resid_cross)
-        with scope("ff"):
-            f, ff = self.ff.forward(params.ff, h)
-        with scope("drop3"):
-            f, drop3 = self.dropout.forward(None, f, key=key3)
+        h, norm3 = at("norm3", self.norm).forward(params.norm3, resid_cross)
+        f, ff = at("ff", self.ff).forward(params.ff, h)
+        f, drop3 = at("drop3", self.dropout).forward(None, f, key=key3)
         resid_post = tag("resid_post", resid_cross + f)
         return resid_post, Cache(
             norm1=norm1,
@@ -115,28 +108,19 @@ class PreNormDecoderBlock:
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Inputs, Params]:
         dresid_post = tag("dresid_post", dy)
         # resid_post = resid_cross + drop3(ff(norm3(resid_cross)))
-        with scope("drop3"):
-            df, _ = self.dropout.backward(None, cache.drop3, dresid_post)
-        with scope("ff"):
-            dh, dff = self.ff.backward(params.ff, cache.ff, df)
-        with scope("norm3"):
-            dbranch, dnorm3 = self.norm.backward(params.norm3, cache.norm3, dh)
+        df, _ = at("drop3", self.dropout).backward(None, cache.drop3, dresid_post)
+        dh, dff = at("ff", self.ff).backward(params.ff, cache.ff, df)
+        dbranch, dnorm3 = at("norm3", self.norm).backward(params.norm3, cache.norm3, dh)
         dresid_cross = tag("dresid_cross", dresid_post + dbranch)
         # resid_cross = resid_mid + drop2(cross(norm2(resid_mid), memory))
-        with scope("drop2"):
-            dc, _ = self.dropout.backward(None, cache.drop2, dresid_cross)
-        with scope("cross"):
-            d_cross, dcross = self.cross.backward(params.cross, cache.cross, dc)
-        with scope("norm2"):
-            dbranch, dnorm2 = self.norm.backward(params.norm2, cache.norm2, d_cross.query)
+        dc, _ = at("drop2", self.dropout).backward(None, cache.drop2, dresid_cross)
+        d_cross, dcross = at("cross", self.cross).backward(params.cross, cache.cross, dc)
+        dbranch, dnorm2 = at("norm2", self.norm).backward(params.norm2, cache.norm2, d_cross.query)
         dresid_mid = tag("dresid_mid", dresid_cross + dbranch)
         # resid_mid = resid_pre + drop1(attn(h, h, bias)), where h = norm1(resid_pre)
-        with scope("drop1"):
-            da, _ = self.dropout.backward(None, cache.drop1, dresid_mid)
-        with scope("attn"):
-            d, dattn = self.attn.backward(params.attn, cache.attn, da)
-        with scope("norm1"):
-            dbranch, dnorm1 = self.norm.backward(params.norm1, cache.norm1, d.query + d.memory)
+        da, _ = at("drop1", self.dropout).backward(None, cache.drop1, dresid_mid)
+        d, dattn = at("attn", self.attn).backward(params.attn, cache.attn, da)
+        dbranch, dnorm1 = at("norm1", self.norm).backward(params.norm1, cache.norm1, d.query + d.memory)
         dresid_pre = tag("dresid_pre", dresid_mid + dbranch)
         dx = Inputs(x=dresid_pre, memory=d_cross.memory, bias=d.bias)
         return dx, Params(norm1=dnorm1, attn=dattn, norm2=dnorm2, cross=dcross, norm3=dnorm3, ff=dff)

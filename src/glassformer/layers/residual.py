@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from glassformer.layers.contract import Layer, keywords_for
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
 
@@ -35,14 +35,12 @@ class Residual:
         mask: Bool[Array, "#B #H #T #T"] | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "*B"], Cache]:
-        with scope("inner"):
-            change, inner = self.inner.forward(params.inner, x, **keywords_for(self.inner, mask=mask, key=key))
+        change, inner = at("inner", self.inner).forward(params.inner, x, **keywords_for(self.inner, mask=mask, key=key))
         y = tag("y", x + change)
         return y, Cache(inner=inner)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Params]:
         dy = tag("dy", dy)
         # y = x + change
-        with scope("inner"):
-            dx, dinner = self.inner.backward(params.inner, cache.inner, dy)
+        dx, dinner = at("inner", self.inner).backward(params.inner, cache.inner, dy)
         return dy + dx, Params(inner=dinner)

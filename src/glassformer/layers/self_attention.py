@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from glassformer.layers import grouped_query, multi_head
 from glassformer.layers.contract import Layer
-from glassformer.names import tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
 Params = multi_head.Params | grouped_query.Params
@@ -26,9 +26,9 @@ class SelfAttention:
         self, params: Params, x: Float[Array, "B T C"], *, mask: Bool[Array, "#B #H #T #T"] | None = None
     ) -> tuple[Float[Array, "B T C"], Cache]:
         x = tag("x", x)
-        return self.multi_head.forward(params, multi_head.Inputs(query=x, memory=x), mask=mask)
+        return at("", self.multi_head).forward(params, multi_head.Inputs(query=x, memory=x), mask=mask)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
-        d, dparams = self.multi_head.backward(params, cache, dy)
+        d, dparams = at("", self.multi_head).backward(params, cache, dy)
         dx = tag("dx", d.query + d.memory)
         return dx, dparams

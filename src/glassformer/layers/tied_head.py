@@ -18,7 +18,7 @@ from glassformer.shapes import Array, Float, Key
 
 
 class Params(NamedTuple):
-    b: Float[Array, "V"] | None
+    b: Float[Array, "V"]
 
 
 class Inputs(NamedTuple):
@@ -40,22 +40,22 @@ class TiedHead:
     def __post_init__(self) -> None:
         at_least("tied head", 1, vocabulary=self.vocabulary)
 
-    def init(self, key: Key) -> Params:
-        return Params(b=jnp.zeros(self.vocabulary) if self.bias else None)
+    def init(self, key: Key) -> Params | None:
+        return Params(b=jnp.zeros(self.vocabulary)) if self.bias else None
 
-    def forward(self, params: Params, x: Inputs) -> tuple[Float[Array, "*B V"], Cache]:
+    def forward(self, params: Params | None, x: Inputs) -> tuple[Float[Array, "*B V"], Cache]:
         expect("tied head", "number of rows of the table", x.emb.shape[0], self.vocabulary)
         expect("tied head", "width of the input", x.x.shape[-1], x.emb.shape[-1])
         tokens, emb = tag("x", x.x), tag("emb", x.emb)
         logits = tokens @ emb.T * self.scale
-        logits = tag("logits", logits if params.b is None else logits + params.b)
+        logits = tag("logits", logits if params is None else logits + params.b)
         return logits, Cache(x=tokens, emb=emb)
 
-    def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B V"]) -> tuple[Inputs, Params]:
+    def backward(self, params: Params | None, cache: Cache, dy: Float[Array, "*B V"]) -> tuple[Inputs, Params | None]:
         dlogits = tag("dlogits", dy)
         flat, tokens = dlogits.reshape(-1, self.vocabulary), cache.x.reshape(-1, cache.x.shape[-1])
         # logits = x @ emb^T * scale + b
-        db = None if params.b is None else jnp.sum(flat, axis=0)
+        db = None if params is None else jnp.sum(flat, axis=0)
         dx = tag("dx", dlogits @ cache.emb * self.scale)
         demb = tag("demb", flat.T @ tokens * self.scale)
-        return Inputs(x=dx, emb=demb), Params(b=db)
+        return Inputs(x=dx, emb=demb), None if db is None else Params(b=db)

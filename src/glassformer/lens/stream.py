@@ -19,8 +19,6 @@ from glassformer.shapes import Array, Float
 if TYPE_CHECKING:
     from glassformer.lens.trace import Trace
 
-NO_BIAS = tied_head.Params(b=None)
-
 
 class Stream(NamedTuple):
     blocks: str  # where its blocks are: decoder.blocks
@@ -70,7 +68,7 @@ def read_out(model: Any, params: Any, resid: Float[Array, "B T C"]) -> Float[Arr
         norm = params.decoder.norm if isinstance(model, T5) else params.norm
         table = params.embed if params.head is None else params.head
         h, _ = model.norm.forward(norm, resid)
-        return model.head.forward(NO_BIAS, tied_head.Inputs(x=h, emb=table.emb))[0]
+        return model.head.forward(None, tied_head.Inputs(x=h, emb=table.emb))[0]
     if isinstance(model, BERTFor):
         given: Any = resid
         if isinstance(model.head, MaskedHead):

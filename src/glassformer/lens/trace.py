@@ -22,7 +22,7 @@ from glassformer.layers.contract import Layer
 from glassformer.layers.contract import keywords as keywords_of
 from glassformer.losses import CrossEntropy
 from glassformer.models import RecurrentClassifier, RecurrentLM
-from glassformer.names import gradient_name, last_word, named_leaves, nearest, recording, scope, visiting
+from glassformer.names import at, gradient_name, last_word, named_leaves, nearest, recording, visiting
 from glassformer.shapes import Array, Static
 from glassformer.tables import html_table, text_table
 
@@ -242,14 +242,12 @@ def compiled_pass(
         y, cache = model.forward(params, given.x, **given.keywords)
         if given.labels is not None:
             must_fit(given.labels, y)
-            with scope("loss"):
-                number, loss_cache = loss.forward(None, y, labels=given.labels, weights=given.weights)
+            number, loss_cache = at("loss", loss).forward(None, y, labels=given.labels, weights=given.weights)
     must_have(changes, values)
     must_be_replaceable(changes, values, cache)
     with visiting(recording(gradients)):
         if number is not None:
-            with scope("loss"):
-                dy, _ = loss.backward(None, loss_cache, jnp.ones_like(number))
+            dy, _ = at("loss", loss).backward(None, loss_cache, jnp.ones_like(number))
         if dy is not None:
             _, dparams = model.backward(params, cache, dy)
     arrays = {id(array): array for array in (*values.values(), *gradients.values())}

@@ -33,7 +33,7 @@ from glassformer.layers.masks import padding
 from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, SpanHead, TagHead
 from glassformer.models.model import Network
 from glassformer.models.text import Activation, Text, normal_matrices
-from glassformer.names import scope
+from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
 
 
@@ -124,40 +124,29 @@ class BERT(Network):
         self.text.check("BERT", x)
         mask = None if keep is None else padding(keep)
         key_drop, *keys = split_or_none(key, 1 + self.depth)
-        with scope("embed"):
-            tokens, embed = self.embed.forward(params.embed, x)
-        with scope("segment"):
-            kinds, segment = self.segment.forward(params.segment, jnp.zeros_like(x) if segments is None else segments)
-        with scope("positions"):
-            placed, _ = self.positions.forward(params.positions, tokens + kinds)
-        with scope("norm"):
-            h, norm = self.norm.forward(params.norm, placed)
-        with scope("drop"):
-            h, drop = self.drop.forward(None, h, key=key_drop)
+        tokens, embed = at("embed", self.embed).forward(params.embed, x)
+        segments = jnp.zeros_like(x) if segments is None else segments
+        kinds, segment = at("segment", self.segment).forward(params.segment, segments)
+        placed, _ = at("positions", self.positions).forward(params.positions, tokens + kinds)
+        h, norm = at("norm", self.norm).forward(params.norm, placed)
+        h, drop = at("drop", self.drop).forward(None, h, key=key_drop)
         blocks = []
         for i, key_block in enumerate(keys):
-            with scope("blocks"), scope(i):
-                h, block = self.block.forward(params.blocks[i], h, mask=mask, key=key_block)
+            h, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], h, mask=mask, key=key_block)
             blocks.append(block)
         return h, Cache(embed=embed, segment=segment, norm=norm, drop=drop, blocks=tuple(blocks))
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[None, Params]:
         dh, dblocks = dy, []
         for i in reversed(range(self.depth)):
-            with scope("blocks"), scope(i):
-                dh, dblock = self.block.backward(params.blocks[i], cache.blocks[i], dh)
+            dh, dblock = at(f"blocks.{i}", self.block).backward(params.blocks[i], cache.blocks[i], dh)
             dblocks.append(dblock)
-        with scope("drop"):
-            dh, _ = self.drop.backward(None, cache.drop, dh)
-        with scope("norm"):
-            dplaced, dnorm = self.norm.backward(params.norm, cache.norm, dh)
-        with scope("positions"):
-            dsum, dpositions = self.positions.backward(params.positions, None, dplaced)
+        dh, _ = at("drop", self.drop).backward(None, cache.drop, dh)
+        dplaced, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, dh)
+        dsum, dpositions = at("positions", self.positions).backward(params.positions, None, dplaced)
         dtokens, dkinds = dsum, dsum  # tokens + kinds
-        with scope("segment"):
-            _, dsegment = self.segment.backward(params.segment, cache.segment, dkinds)
-        with scope("embed"):
-            _, dembed = self.embed.backward(params.embed, cache.embed, dtokens)
+        _, dsegment = at("segment", self.segment).backward(params.segment, cache.segment, dkinds)
+        _, dembed = at("embed", self.embed).backward(params.embed, cache.embed, dtokens)
         return None, Params(
             embed=dembed, segment=dsegment, positions=dpositions, norm=dnorm, blocks=tuple(reversed(dblocks))
         )
@@ -197,21 +186,17 @@ class BERTFor(Network):
         key: Key | None = None,
     ) -> tuple[Float[Array, "..."], TaskCache]:
         key_bert, key_head = split_or_none(key, 2)
-        with scope("bert"):
-            h, bert = self.bert.forward(params.bert, x, segments=segments, keep=keep, key=key_bert)
-        with scope("head"):
-            given: Any = h
-            if isinstance(self.head, MaskedHead):
-                given = MaskedInputs(x=h, emb=params.bert.embed.emb if self.head.tied else None)
-            y, head = self.head.forward(params.head, given, **keywords_for(self.head, key=key_head))
+        h, bert = at("bert", self.bert).forward(params.bert, x, segments=segments, keep=keep, key=key_bert)
+        given: Any = h
+        if isinstance(self.head, MaskedHead):
+            given = MaskedInputs(x=h, emb=params.bert.embed.emb if self.head.tied else None)
+        y, head = at("head", self.head).forward(params.head, given, **keywords_for(self.head, key=key_head))
         return y, TaskCache(bert=bert, head=head)
 
     def backward(self, params: TaskParams, cache: TaskCache, dy: Float[Array, "..."]) -> tuple[None, TaskParams]:
-        with scope("head"):
-            dgiven, dhead = self.head.backward(params.head, cache.head, dy)
+        dgiven, dhead = at("head", self.head).backward(params.head, cache.head, dy)
         dh, demb_output = dgiven if isinstance(dgiven, MaskedInputs) else (dgiven, None)
-        with scope("bert"):
-            _, dbert = self.bert.backward(params.bert, cache.bert, dh)
+        _, dbert = at("bert", self.bert).backward(params.bert, cache.bert, dh)
         if demb_output is not None:  # tied: the table was read at the input and at the output
             demb_input = dbert.embed.emb
             dbert = dbert._replace(embed=embedding.Params(emb=demb_input + demb_output))

@@ -30,7 +30,7 @@ from glassformer.layers import (
     tied_head,
 )
 from glassformer.models.text import Activation
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Float, Key
 
 
@@ -74,31 +74,21 @@ class ClassHead:
     def forward(
         self, params: ClassParams, x: Float[Array, "B T C"], *, key: Key | None = None
     ) -> tuple[Float[Array, "B K"], ClassCache]:
-        with scope("first"):
-            h, first = FirstToken().forward(None, x)
-        with scope("pool"):
-            h, pool = self.pool.forward(params.pool, h)
-        with scope("tanh"):
-            h, squashed = Tanh().forward(None, h)
-        with scope("drop"):
-            h, drop = self.drop.forward(None, h, key=key)
-        with scope("classify"):
-            logits, classify = self.classify.forward(params.classify, h)
+        h, first = at("first", FirstToken()).forward(None, x)
+        h, pool = at("pool", self.pool).forward(params.pool, h)
+        h, squashed = at("tanh", Tanh()).forward(None, h)
+        h, drop = at("drop", self.drop).forward(None, h, key=key)
+        logits, classify = at("classify", self.classify).forward(params.classify, h)
         return logits, ClassCache(first=first, pool=pool, tanh=squashed, drop=drop, classify=classify)
 
     def backward(
         self, params: ClassParams, cache: ClassCache, dy: Float[Array, "B K"]
     ) -> tuple[Float[Array, "B T C"], ClassParams]:
-        with scope("classify"):
-            dh, dclassify = self.classify.backward(params.classify, cache.classify, dy)
-        with scope("drop"):
-            dh, _ = self.drop.backward(None, cache.drop, dh)
-        with scope("tanh"):
-            dh, _ = Tanh().backward(None, cache.tanh, dh)
-        with scope("pool"):
-            dh, dpool = self.pool.backward(params.pool, cache.pool, dh)
-        with scope("first"):
-            dx, _ = FirstToken().backward(None, cache.first, dh)
+        dh, dclassify = at("classify", self.classify).backward(params.classify, cache.classify, dy)
+        dh, _ = at("drop", self.drop).backward(None, cache.drop, dh)
+        dh, _ = at("tanh", Tanh()).backward(None, cache.tanh, dh)
+        dh, dpool = at("pool", self.pool).backward(params.pool, cache.pool, dh)
+        dx, _ = at("first", FirstToken()).backward(None, cache.first, dh)
         return dx, ClassParams(pool=dpool, classify=dclassify)
 
 
@@ -138,19 +128,15 @@ class TagHead:
     def forward(
         self, params: TagParams, x: Float[Array, "B T C"], *, key: Key | None = None
     ) -> tuple[Float[Array, "B T K"], TagCache]:
-        with scope("drop"):
-            h, drop = self.drop.forward(None, x, key=key)
-        with scope("classify"):
-            logits, classify = self.classify.forward(params.classify, h)
+        h, drop = at("drop", self.drop).forward(None, x, key=key)
+        logits, classify = at("classify", self.classify).forward(params.classify, h)
         return logits, TagCache(drop=drop, classify=classify)
 
     def backward(
         self, params: TagParams, cache: TagCache, dy: Float[Array, "B T K"]
     ) -> tuple[Float[Array, "B T C"], TagParams]:
-        with scope("classify"):
-            dh, dclassify = self.classify.backward(params.classify, cache.classify, dy)
-        with scope("drop"):
-            dx, _ = self.drop.backward(None, cache.drop, dh)
+        dh, dclassify = at("classify", self.classify).backward(params.classify, cache.classify, dy)
+        dx, _ = at("drop", self.drop).backward(None, cache.drop, dh)
         return dx, TagParams(classify=dclassify)
 
 
@@ -177,8 +163,7 @@ class SpanHead:
         return SpanParams(score=self.score.init(key))
 
     def forward(self, params: SpanParams, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B 2 T"], SpanCache]:
-        with scope("score"):
-            scores, score = self.score.forward(params.score, x)
+        scores, score = at("score", self.score).forward(params.score, x)
         spans = tag("spans", jnp.swapaxes(scores, 1, 2))
         return spans, SpanCache(score=score)
 
@@ -187,8 +172,7 @@ class SpanHead:
     ) -> tuple[Float[Array, "B T C"], SpanParams]:
         dspans = tag("dspans", dy)
         # spans = scores, with tokens last
-        with scope("score"):
-            dx, dscore = self.score.backward(params.score, cache.score, jnp.swapaxes(dspans, 1, 2))
+        dx, dscore = at("score", self.score).backward(params.score, cache.score, jnp.swapaxes(dspans, 1, 2))
         return dx, SpanParams(score=dscore)
 
 
@@ -196,7 +180,7 @@ class MaskedParams(NamedTuple):
     transform: linear.Params
     norm: layer_norm.Params
     emb: Float[Array, "V C"] | None  # None: the table of the embedding, which comes in
-    decoder: tied_head.Params  # a bias
+    decoder: tied_head.Params | None  # a bias
 
 
 class MaskedInputs(NamedTuple):
@@ -246,27 +230,19 @@ class MaskedHead:
         emb = x.emb if params.emb is None else params.emb
         if emb is None:
             raise ShapeError("masked head: a tied head came without the embedding table; give it as emb")
-        with scope("transform"):
-            h, transform = self.transform.forward(params.transform, x.x)
-        with scope("activation"):
-            h, activation = self.activation.forward(None, h)
-        with scope("norm"):
-            h, norm = self.norm.forward(params.norm, h)
-        with scope("decoder"):
-            logits, decoder = self.decoder.forward(params.decoder, tied_head.Inputs(x=h, emb=emb))
+        h, transform = at("transform", self.transform).forward(params.transform, x.x)
+        h, activation = at("activation", self.activation).forward(None, h)
+        h, norm = at("norm", self.norm).forward(params.norm, h)
+        logits, decoder = at("decoder", self.decoder).forward(params.decoder, tied_head.Inputs(x=h, emb=emb))
         return logits, MaskedCache(transform=transform, activation=activation, norm=norm, decoder=decoder)
 
     def backward(
         self, params: MaskedParams, cache: MaskedCache, dy: Float[Array, "B T V"]
     ) -> tuple[MaskedInputs, MaskedParams]:
-        with scope("decoder"):
-            d, ddecoder = self.decoder.backward(params.decoder, cache.decoder, dy)
-        with scope("norm"):
-            dh, dnorm = self.norm.backward(params.norm, cache.norm, d.x)
-        with scope("activation"):
-            dh, _ = self.activation.backward(None, cache.activation, dh)
-        with scope("transform"):
-            dx, dtransform = self.transform.backward(params.transform, cache.transform, dh)
+        d, ddecoder = at("decoder", self.decoder).backward(params.decoder, cache.decoder, dy)
+        dh, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, d.x)
+        dh, _ = at("activation", self.activation).backward(None, cache.activation, dh)
+        dx, dtransform = at("transform", self.transform).backward(params.transform, cache.transform, dh)
         # emb came in, or is the head's own
         demb_in, demb_own = (d.emb, None) if params.emb is None else (None, d.emb)
         dparams = MaskedParams(transform=dtransform, norm=dnorm, emb=demb_own, decoder=ddecoder)

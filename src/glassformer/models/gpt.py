@@ -36,10 +36,8 @@ from glassformer.layers.contract import split_or_none
 from glassformer.layers.masks import padding
 from glassformer.models.model import Network
 from glassformer.models.text import Activation, Text, normal_matrices
-from glassformer.names import scope
+from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
-
-NO_BIAS = tied_head.Params(b=None)
 
 
 class Params(NamedTuple):
@@ -142,43 +140,31 @@ class GPT(Network):
         self.text.check("GPT", x)
         mask = None if keep is None else padding(keep)
         key_drop, *keys = split_or_none(key, 1 + self.depth)
-        with scope("embed"):
-            tokens, embed = self.embed.forward(params.embed, x)
+        tokens, embed = at("embed", self.embed).forward(params.embed, x)
         if params.positions is not None:
-            with scope("positions"):
-                tokens, _ = self.positions.forward(params.positions, tokens)
-        with scope("drop"):
-            resid, drop = self.drop.forward(None, tokens, key=key_drop)
+            tokens, _ = at("positions", self.positions).forward(params.positions, tokens)
+        resid, drop = at("drop", self.drop).forward(None, tokens, key=key_drop)
         blocks = []
         for i, key_block in enumerate(keys):
-            with scope("blocks"), scope(i):
-                resid, block = self.block.forward(params.blocks[i], resid, mask=mask, key=key_block)
+            resid, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], resid, mask=mask, key=key_block)
             blocks.append(block)
-        with scope("norm"):
-            h, norm = self.norm.forward(params.norm, resid)
+        h, norm = at("norm", self.norm).forward(params.norm, resid)
         table = params.embed if params.head is None else params.head
-        with scope("head"):
-            logits, head = self.head.forward(NO_BIAS, tied_head.Inputs(x=h, emb=table.emb))
+        logits, head = at("head", self.head).forward(None, tied_head.Inputs(x=h, emb=table.emb))
         return logits, Cache(embed=embed, drop=drop, blocks=tuple(blocks), norm=norm, head=head)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T V"]) -> tuple[None, Params]:
-        with scope("head"):
-            d, _ = self.head.backward(NO_BIAS, cache.head, dy)
-        with scope("norm"):
-            dresid, dnorm = self.norm.backward(params.norm, cache.norm, d.x)
+        d, _ = at("head", self.head).backward(None, cache.head, dy)
+        dresid, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, d.x)
         dblocks = []
         for i in reversed(range(self.depth)):
-            with scope("blocks"), scope(i):
-                dresid, dblock = self.block.backward(params.blocks[i], cache.blocks[i], dresid)
+            dresid, dblock = at(f"blocks.{i}", self.block).backward(params.blocks[i], cache.blocks[i], dresid)
             dblocks.append(dblock)
-        with scope("drop"):
-            dtokens, _ = self.drop.backward(None, cache.drop, dresid)
+        dtokens, _ = at("drop", self.drop).backward(None, cache.drop, dresid)
         dpositions = None
         if params.positions is not None:
-            with scope("positions"):
-                dtokens, dpositions = self.positions.backward(params.positions, None, dtokens)
-        with scope("embed"):
-            _, dembed = self.embed.backward(params.embed, cache.embed, dtokens)
+            dtokens, dpositions = at("positions", self.positions).backward(params.positions, None, dtokens)
+        _, dembed = at("embed", self.embed).backward(params.embed, cache.embed, dtokens)
         # table = embed or head
         if params.head is None:  # tied: read at the input and at the output
             dembed, dhead = embedding.Params(emb=dembed.emb + d.emb), None

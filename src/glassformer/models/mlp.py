@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import jax
 
-from glassformer.layers import Linear, ReLU, linear, relu, standardise
+from glassformer.layers import Linear, ReLU, Reshape, linear, relu, reshape, standardise
 from glassformer.models.images import Images
 from glassformer.models.model import Model
-from glassformer.names import scope
-from glassformer.shapes import Array, Float, Key, Static, UInt8
+from glassformer.names import at
+from glassformer.shapes import Array, Float, Key, UInt8
 
 
 class Params(NamedTuple):
@@ -22,15 +22,19 @@ class Params(NamedTuple):
 
 class Cache(NamedTuple):
     prepare: standardise.Cache
+    flatten: reshape.Cache
     layers: tuple[linear.Cache, ...]
     relu: tuple[relu.Cache, ...]
-    shape: Static  # of the images, before flattening
 
 
 @dataclass(frozen=True)
 class MLP(Model):
     images: Images = Images()
     hidden: tuple[int, ...] = (512,)
+
+    @property
+    def flatten(self) -> Reshape:
+        return Reshape((self.images.pixels,))
 
     @property
     def layers(self) -> tuple[Linear, ...]:
@@ -45,31 +49,26 @@ class MLP(Model):
         self, params: Params, x: Float[Array, "B Y X G"] | UInt8[Array, "B Y X G"]
     ) -> tuple[Float[Array, "B K"], Cache]:
         self.check_input(x)
-        with scope("prepare"):
-            pixels, prepare = self.images.prepare.forward(None, x)
-        h = pixels.reshape(len(x), -1)
+        pixels, prepare = at("prepare", self.images.prepare).forward(None, x)
+        h, flatten = at("flatten", self.flatten).forward(None, pixels)
         layers, relus = [], []
         for i, layer in enumerate(self.layers):
             if i > 0:
-                with scope("relu"), scope(i - 1):
-                    h, cache = ReLU().forward(None, h)
+                h, cache = at(f"relu.{i - 1}", ReLU()).forward(None, h)
                 relus.append(cache)
-            with scope("layers"), scope(i):
-                h, cache = layer.forward(params.layers[i], h)
+            h, cache = at(f"layers.{i}", layer).forward(params.layers[i], h)
             layers.append(cache)
-        return h, Cache(prepare=prepare, layers=tuple(layers), relu=tuple(relus), shape=Static(x.shape))
+        return h, Cache(prepare=prepare, flatten=flatten, layers=tuple(layers), relu=tuple(relus))
 
     def backward(
         self, params: Params, cache: Cache, dy: Float[Array, "B K"]
     ) -> tuple[Float[Array, "B Y X G"] | None, Params]:
         dh, dlayers = dy, []
         for i in reversed(range(len(self.layers))):
-            with scope("layers"), scope(i):
-                dh, dlayer = self.layers[i].backward(params.layers[i], cache.layers[i], dh)
+            dh, dlayer = at(f"layers.{i}", self.layers[i]).backward(params.layers[i], cache.layers[i], dh)
             dlayers.append(dlayer)
             if i > 0:
-                with scope("relu"), scope(i - 1):
-                    dh, _ = ReLU().backward(None, cache.relu[i - 1], dh)
-        with scope("prepare"):
-            dx, _ = self.images.prepare.backward(None, cache.prepare, dh.reshape(cache.shape.value))
+                dh, _ = at(f"relu.{i - 1}", ReLU()).backward(None, cache.relu[i - 1], dh)
+        dpixels, _ = at("flatten", self.flatten).backward(None, cache.flatten, dh)
+        dx, _ = at("prepare", self.images.prepare).backward(None, cache.prepare, dpixels)
         return dx, Params(layers=tuple(reversed(dlayers)))

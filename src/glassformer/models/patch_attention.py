@@ -3,16 +3,17 @@
 image -> patches -> linear + positions + ReLU -> attention -> feed-forward -> mean over tokens -> linear -> logits
 
 No residual, no normalisation, no output projection after attention: the smallest model in which attention does the
-work, and small enough to follow every number. `vit` is what it grows into.
+work, and small enough to follow every number. `vit` is what it grows into, `patch_block` puts parts around it.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
 from glassformer.layers import (
     FeedForward,
+    Layer,
     Linear,
     MeanPool,
     MultiHeadAttention,
@@ -20,25 +21,23 @@ from glassformer.layers import (
     Positions,
     ReLU,
     SelfAttention,
-    feed_forward,
     linear,
     mean_pool,
     positions,
     relu,
-    self_attention,
     standardise,
 )
 from glassformer.models.images import Images
 from glassformer.models.model import Model
-from glassformer.names import scope
+from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
 
 
 class Params(NamedTuple):
     patch: linear.Params
     positions: positions.Params
-    attn: self_attention.Params
-    ff: feed_forward.Params
+    attn: Any  # of self-attention, and what stands around it
+    ff: Any
     head: linear.Params
 
 
@@ -46,8 +45,8 @@ class Cache(NamedTuple):
     prepare: standardise.Cache
     patch: linear.Cache
     relu: relu.Cache
-    attn: self_attention.Cache
-    ff: feed_forward.Cache
+    attn: Any
+    ff: Any
     pool: mean_pool.Cache
     head: linear.Cache
 
@@ -73,11 +72,11 @@ class PatchAttention(Model):
         return Positions(self.patches.tokens, self.width, self.start)
 
     @property
-    def attn(self) -> SelfAttention:
+    def attn(self) -> Layer:
         return SelfAttention(MultiHeadAttention(self.width, heads=1, output=False))
 
     @property
-    def ff(self) -> FeedForward:
+    def ff(self) -> Layer:
         return FeedForward(self.width, self.hidden, ReLU())
 
     @property
@@ -98,45 +97,27 @@ class PatchAttention(Model):
         self, params: Params, x: Float[Array, "B Y X G"] | UInt8[Array, "B Y X G"]
     ) -> tuple[Float[Array, "B K"], Cache]:
         self.check_input(x)
-        with scope("prepare"):
-            pixels, prepare = self.images.prepare.forward(None, x)
-        with scope("patches"):
-            patches, _ = self.patches.forward(None, pixels)
-        with scope("patch"):
-            tokens, patch = self.patch.forward(params.patch, patches)
-        with scope("positions"):
-            tokens, _ = self.positions.forward(params.positions, tokens)
-        with scope("relu"):
-            tokens, relu = ReLU().forward(None, tokens)
-        with scope("attn"):
-            z, attn = self.attn.forward(params.attn, tokens)
-        with scope("ff"):
-            z, ff = self.ff.forward(params.ff, z)
-        with scope("pool"):
-            pooled, pool = MeanPool().forward(None, z)
-        with scope("head"):
-            logits, head = self.head.forward(params.head, pooled)
+        pixels, prepare = at("prepare", self.images.prepare).forward(None, x)
+        patches, _ = at("patches", self.patches).forward(None, pixels)
+        tokens, patch = at("patch", self.patch).forward(params.patch, patches)
+        tokens, _ = at("positions", self.positions).forward(params.positions, tokens)
+        tokens, relu = at("relu", ReLU()).forward(None, tokens)
+        z, attn = at("attn", self.attn).forward(params.attn, tokens)
+        z, ff = at("ff", self.ff).forward(params.ff, z)
+        pooled, pool = at("pool", MeanPool()).forward(None, z)
+        logits, head = at("head", self.head).forward(params.head, pooled)
         return logits, Cache(prepare=prepare, patch=patch, relu=relu, attn=attn, ff=ff, pool=pool, head=head)
 
     def backward(
         self, params: Params, cache: Cache, dy: Float[Array, "B K"]
     ) -> tuple[Float[Array, "B Y X G"] | None, Params]:
-        with scope("head"):
-            dpooled, dhead = self.head.backward(params.head, cache.head, dy)
-        with scope("pool"):
-            dz, _ = MeanPool().backward(None, cache.pool, dpooled)
-        with scope("ff"):
-            dz, dff = self.ff.backward(params.ff, cache.ff, dz)
-        with scope("attn"):
-            dtokens, dattn = self.attn.backward(params.attn, cache.attn, dz)
-        with scope("relu"):
-            dtokens, _ = ReLU().backward(None, cache.relu, dtokens)
-        with scope("positions"):
-            dtokens, dpositions = self.positions.backward(params.positions, None, dtokens)
-        with scope("patch"):
-            dpatches, dpatch = self.patch.backward(params.patch, cache.patch, dtokens)
-        with scope("patches"):
-            dpixels, _ = self.patches.backward(None, None, dpatches)
-        with scope("prepare"):
-            dx, _ = self.images.prepare.backward(None, cache.prepare, dpixels)
+        dpooled, dhead = at("head", self.head).backward(params.head, cache.head, dy)
+        dz, _ = at("pool", MeanPool()).backward(None, cache.pool, dpooled)
+        dz, dff = at("ff", self.ff).backward(params.ff, cache.ff, dz)
+        dtokens, dattn = at("attn", self.attn).backward(params.attn, cache.attn, dz)
+        dtokens, _ = at("relu", ReLU()).backward(None, cache.relu, dtokens)
+        dtokens, dpositions = at("positions", self.positions).backward(params.positions, None, dtokens)
+        dpatches, dpatch = at("patch", self.patch).backward(params.patch, cache.patch, dtokens)
+        dpixels, _ = at("patches", self.patches).backward(None, None, dpatches)
+        dx, _ = at("prepare", self.images.prepare).backward(None, cache.prepare, dpixels)
         return dx, Params(patch=dpatch, positions=dpositions, attn=dattn, ff=dff, head=dhead)

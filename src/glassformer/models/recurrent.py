@@ -17,7 +17,7 @@ from glassformer.errors import SettingError, at_least
 from glassformer.layers import GRU, LSTM, RNN, Dropout, Embedding, dropout, embedding, gru, lstm, rnn
 from glassformer.layers.contract import split_or_none
 from glassformer.models.text import Text
-from glassformer.names import nearest, scope
+from glassformer.names import at, nearest
 from glassformer.shapes import Array, Float, Integer, Key
 
 Cell = Literal["rnn", "lstm", "gru"]
@@ -78,30 +78,22 @@ class Reader:
         self, params: Params, x: Integer[Array, "B T"], *, key: Key | None = None
     ) -> tuple[Float[Array, "B T O"], Cache]:
         *keys, key_last = split_or_none(key, self.depth + 1)
-        with scope("embed"):
-            h, embed = self.embed.forward(params.embed, x)
+        h, embed = at("embed", self.embed).forward(params.embed, x)
         drops, cells = [], []
         for i, (cell, key_drop) in enumerate(zip(self.cells, keys, strict=True)):
-            with scope("drops"), scope(i):
-                h, cache = self.drop.forward(None, h, key=key_drop)
+            h, cache = at(f"drops.{i}", self.drop).forward(None, h, key=key_drop)
             drops.append(cache)
-            with scope("cells"), scope(i):
-                h, cache = cell.forward(params.cells[i], h)  # pyright: ignore[reportArgumentType]
+            h, cache = at(f"cells.{i}", cell).forward(params.cells[i], h)  # pyright: ignore[reportArgumentType]
             cells.append(cache)
-        with scope("drops"), scope(self.depth):
-            h, cache = self.drop.forward(None, h, key=key_last)
+        h, cache = at(f"drops.{self.depth}", self.drop).forward(None, h, key=key_last)
         return h, Cache(embed=embed, drops=(*drops, cache), cells=tuple(cells))
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T O"]) -> tuple[None, Params]:
-        with scope("drops"), scope(self.depth):
-            dh, _ = self.drop.backward(None, cache.drops[-1], dy)
+        dh, _ = at(f"drops.{self.depth}", self.drop).backward(None, cache.drops[-1], dy)
         dcells = []
         for i in reversed(range(self.depth)):
-            with scope("cells"), scope(i):
-                dh, dcell = self.cells[i].backward(params.cells[i], cache.cells[i], dh)  # pyright: ignore
+            dh, dcell = at(f"cells.{i}", self.cells[i]).backward(params.cells[i], cache.cells[i], dh)  # pyright: ignore
             dcells.append(dcell)
-            with scope("drops"), scope(i):
-                dh, _ = self.drop.backward(None, cache.drops[i], dh)
-        with scope("embed"):
-            _, dembed = self.embed.backward(params.embed, cache.embed, dh)
+            dh, _ = at(f"drops.{i}", self.drop).backward(None, cache.drops[i], dh)
+        _, dembed = at("embed", self.embed).backward(params.embed, cache.embed, dh)
         return None, Params(embed=dembed, cells=tuple(reversed(dcells)))

@@ -17,7 +17,7 @@ from glassformer.models import recurrent
 from glassformer.models.model import Network
 from glassformer.models.recurrent import Cell, Reader
 from glassformer.models.text import Text
-from glassformer.names import scope, tag
+from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Integer, Key
 
 
@@ -96,19 +96,13 @@ class RecurrentClassifier(Network):
         key: Key | None = None,
     ) -> tuple[Float[Array, "B K"], Cache]:
         self.text.check("RecurrentClassifier", x)
-        with scope("reader"):
-            states, reader = self.reader.forward(params.reader, x, key=key)
-        with scope("last"):
-            h, last = LastToken().forward(None, states, keep=keep)
-        with scope("head"):
-            logits, head = self.head.forward(params.head, h)
+        states, reader = at("reader", self.reader).forward(params.reader, x, key=key)
+        h, last = at("last", LastToken()).forward(None, states, keep=keep)
+        logits, head = at("head", self.head).forward(params.head, h)
         return logits, Cache(reader=reader, last=last, head=head)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B K"]) -> tuple[None, Params]:
-        with scope("head"):
-            dh, dhead = self.head.backward(params.head, cache.head, dy)
-        with scope("last"):
-            dstates, _ = LastToken().backward(None, cache.last, dh)
-        with scope("reader"):
-            _, dreader = self.reader.backward(params.reader, cache.reader, dstates)
+        dh, dhead = at("head", self.head).backward(params.head, cache.head, dy)
+        dstates, _ = at("last", LastToken()).backward(None, cache.last, dh)
+        _, dreader = at("reader", self.reader).backward(params.reader, cache.reader, dstates)
         return None, Params(reader=dreader, head=dhead)

@@ -19,10 +19,9 @@ from glassformer.models.model import Network
 from glassformer.models.recurrent import Cell, Reader
 from glassformer.models.recurrent_step import State, start, step
 from glassformer.models.text import Text
-from glassformer.names import scope
+from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
 
-NO_BIAS = tied_head.Params(b=None)
 # How tables start. 0.3 lies between what the input wants and what the head wants: a GRU of width 384 is at a loss of
 # 1.82 after 150 steps on characters, with 1.0 at 2.31.
 TIED_STD, HEAD_STD = 0.3, 0.1
@@ -81,21 +80,17 @@ class RecurrentLM(Network):
         """`keep` is taken so that all text models are called alike, and changes nothing: tokens that only fill a
         sequence up stand at its end, where nothing that comes before them has seen them."""
         self.text.check("RecurrentLM", x)
-        with scope("reader"):
-            h, reader = self.reader.forward(params.reader, x, key=key)
+        h, reader = at("reader", self.reader).forward(params.reader, x, key=key)
         logits, head = self.scores(params, h)
         return logits, Cache(reader=reader, head=head)
 
     def scores(self, params: Params, h: Float[Array, "*B O"]) -> tuple[Float[Array, "*B V"], tied_head.Cache]:
         table = params.reader.embed if params.head is None else params.head
-        with scope("head"):
-            return self.head.forward(NO_BIAS, tied_head.Inputs(x=h, emb=table.emb))
+        return at("head", self.head).forward(None, tied_head.Inputs(x=h, emb=table.emb))
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T V"]) -> tuple[None, Params]:
-        with scope("head"):
-            d, _ = self.head.backward(NO_BIAS, cache.head, dy)
-        with scope("reader"):
-            _, dreader = self.reader.backward(params.reader, cache.reader, d.x)
+        d, _ = at("head", self.head).backward(None, cache.head, dy)
+        _, dreader = at("reader", self.reader).backward(params.reader, cache.reader, d.x)
         # table = embed or head
         if params.head is None:  # tied: read at the input and at the output
             dembed = embedding.Params(emb=dreader.embed.emb + d.emb)

@@ -1,6 +1,6 @@
 """What a model is made of and what it costs: one row per part, counted from the computation itself.
 
-Shapes are those of the tagged outputs, multiply-adds those of the matrix products that forward and backward really
+Parts and shapes are those of its structure, multiply-adds those of the matrix products that forward and backward really
 contain, and the bytes those of the cache: what training keeps from forward for backward, every array counted once.
 """
 
@@ -13,7 +13,8 @@ from typing import Any
 import jax
 
 from glassformer.models.model import Network
-from glassformer.names import named_leaves, recording, visiting
+from glassformer.names import named_leaves
+from glassformer.structure import Node, structure
 from glassformer.tables import html_table, text_table
 
 COLUMNS = ("parameters", "forward", "backward", "kept")
@@ -68,12 +69,10 @@ class Summary:
 def summarise(model: Network, batch: int = 1) -> Summary:
     """Trace the model, without computing anything, and count."""
     params = jax.eval_shape(model.init, jax.random.key(0))
-    outputs: dict[str, Any] = {}
-    with visiting(recording(outputs)):
-        forward, (y, cache) = jax.make_jaxpr(model.forward, return_shape=True)(params, model.example(batch))
+    forward, (y, cache) = jax.make_jaxpr(model.forward, return_shape=True)(params, model.example(batch))
     backward = jax.make_jaxpr(model.backward)(params, cache, y)
-
-    names = part_names(outputs, params)
+    parts = parts_of(structure(model, model.example(batch)))
+    names = list(parts)
     parameters = sum_by_part(((name, math.prod(leaf.shape)) for name, leaf in named_leaves(params).items()), names)
     forward_macs = sum_by_part(multiply_adds(forward.jaxpr), names)
     backward_macs = sum_by_part(multiply_adds(backward.jaxpr), names)
@@ -84,7 +83,7 @@ def summarise(model: Network, batch: int = 1) -> Summary:
         parts=tuple(
             Part(
                 name=name,
-                shape=last_output(outputs, name).shape,
+                shape=jax.tree.leaves(parts[name].y)[0].shape,
                 parameters=parameters[name],
                 forward=forward_macs[name] // batch,
                 backward=backward_macs[name] // batch,
@@ -95,28 +94,14 @@ def summarise(model: Network, batch: int = 1) -> Summary:
     )
 
 
-def part_names(outputs: dict[str, Any], params: Any) -> list[str]:
-    """The parts in order: those with weights of their own, and those that neither contain nor sit in such a part."""
-    scopes = list(dict.fromkeys(owner(name) for name in outputs))
-    weighted = {owner(name) for name in named_leaves(params)}
-    chosen: list[str] = []
-    for name in scopes:
-        contains_parts = any(other.startswith(f"{name}.") for other in scopes)
-        sits_in_part = any(name.startswith(f"{other}.") for other in weighted)
-        if name not in weighted and (contains_parts or sits_in_part):
+def parts_of(node: Node) -> dict[str, Node]:
+    """The layers that compute something themselves, by name and in order."""
+    found: dict[str, Node] = {}
+    for part in node.parts:
+        if not isinstance(part, Node) or part.y is part.x:  # dropout in evaluation
             continue
-        if chosen and last_output(outputs, name) is last_output(outputs, chosen[-1]):  # dropout in evaluation
-            continue
-        chosen.append(name)
-    return chosen
-
-
-def owner(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
-def last_output(outputs: dict[str, Any], part: str) -> Any:
-    return [value for name, value in outputs.items() if owner(name) == part][-1]
+        found |= parts_of(part) if part.is_composite else {part.name: part}
+    return found
 
 
 def sum_by_part(amounts: Iterable[tuple[str, int]], parts: list[str]) -> dict[str, int]:

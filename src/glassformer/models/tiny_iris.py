@@ -16,15 +16,17 @@ from glassformer.layers import (
     MeanPool,
     MultiHeadAttention,
     ReLU,
+    Reshape,
     SelfAttention,
     linear,
     mean_pool,
     relu,
+    reshape,
     self_attention,
 )
 from glassformer.models.columns import Columns
 from glassformer.models.model import Network
-from glassformer.names import scope
+from glassformer.names import at
 from glassformer.shapes import Array, Float, Key
 
 
@@ -39,6 +41,7 @@ class Cache(NamedTuple):
 
     spread: linear.Cache
     relu: relu.Cache
+    cut: reshape.Cache
     attn: self_attention.Cache
     pool: mean_pool.Cache
     head: linear.Cache
@@ -54,6 +57,10 @@ class TinyIris(Network):
     @property
     def spread(self) -> Linear:
         return Linear(self.columns.count, self.tokens * self.width)
+
+    @property
+    def cut(self) -> Reshape:
+        return Reshape((self.tokens, self.width))
 
     @property
     def attn(self) -> SelfAttention:
@@ -72,33 +79,21 @@ class TinyIris(Network):
 
     def forward(self, params: Params, x: Float[Array, "B I"]) -> tuple[Float[Array, "B K"], Cache]:
         self.columns.check("TinyIris", x)
-        with scope("prepare"):
-            row, _ = self.columns.prepare.forward(None, x)
-        with scope("spread"):
-            h, spread = self.spread.forward(params.spread, row)
-        with scope("relu"):
-            h, relu = ReLU().forward(None, h)
-        tokens = h.reshape(-1, self.tokens, self.width)
-        with scope("attn"):
-            z, attn = self.attn.forward(params.attn, tokens)
-        with scope("pool"):
-            pooled, pool = MeanPool().forward(None, z)
-        with scope("head"):
-            logits, head = self.head.forward(params.head, pooled)
-        return logits, Cache(spread=spread, relu=relu, attn=attn, pool=pool, head=head)
+        row, _ = at("prepare", self.columns.prepare).forward(None, x)
+        h, spread = at("spread", self.spread).forward(params.spread, row)
+        h, relu = at("relu", ReLU()).forward(None, h)
+        tokens, cut = at("cut", self.cut).forward(None, h)
+        z, attn = at("attn", self.attn).forward(params.attn, tokens)
+        pooled, pool = at("pool", MeanPool()).forward(None, z)
+        logits, head = at("head", self.head).forward(params.head, pooled)
+        return logits, Cache(spread=spread, relu=relu, cut=cut, attn=attn, pool=pool, head=head)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B K"]) -> tuple[Float[Array, "B I"], Params]:
-        with scope("head"):
-            dpooled, dhead = self.head.backward(params.head, cache.head, dy)
-        with scope("pool"):
-            dz, _ = MeanPool().backward(None, cache.pool, dpooled)
-        with scope("attn"):
-            dtokens, dattn = self.attn.backward(params.attn, cache.attn, dz)
-        dh = dtokens.reshape(len(dy), -1)  # tokens = h, cut
-        with scope("relu"):
-            dh, _ = ReLU().backward(None, cache.relu, dh)
-        with scope("spread"):
-            drow, dspread = self.spread.backward(params.spread, cache.spread, dh)
-        with scope("prepare"):
-            dx, _ = self.columns.prepare.backward(None, None, drow)
+        dpooled, dhead = at("head", self.head).backward(params.head, cache.head, dy)
+        dz, _ = at("pool", MeanPool()).backward(None, cache.pool, dpooled)
+        dtokens, dattn = at("attn", self.attn).backward(params.attn, cache.attn, dz)
+        dh, _ = at("cut", self.cut).backward(None, cache.cut, dtokens)
+        dh, _ = at("relu", ReLU()).backward(None, cache.relu, dh)
+        drow, dspread = at("spread", self.spread).backward(params.spread, cache.spread, dh)
+        dx, _ = at("prepare", self.columns.prepare).backward(None, None, drow)
         return dx, Params(spread=dspread, attn=dattn, head=dhead)

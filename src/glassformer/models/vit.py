@@ -36,7 +36,7 @@ from glassformer.layers import (
 from glassformer.layers.contract import split_or_none
 from glassformer.models.images import Images
 from glassformer.models.model import Model
-from glassformer.names import scope
+from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
 
 
@@ -125,56 +125,38 @@ class ViT(Model):
         self, params: Params, x: Float[Array, "B Y X G"] | UInt8[Array, "B Y X G"], *, key: Key | None = None
     ) -> tuple[Float[Array, "B K"], Cache]:
         self.check_input(x)
-        with scope("prepare"):
-            pixels, prepare = self.images.prepare.forward(None, x)
-        with scope("patches"):
-            patches, _ = self.patches.forward(None, pixels)
-        with scope("patch"):
-            tokens, patch = self.patch.forward(params.patch, patches)
+        pixels, prepare = at("prepare", self.images.prepare).forward(None, x)
+        patches, _ = at("patches", self.patches).forward(None, pixels)
+        tokens, patch = at("patch", self.patch).forward(params.patch, patches)
         if params.class_token is not None:
-            with scope("class_token"):
-                tokens, _ = self.class_token.forward(params.class_token, tokens)
-        with scope("positions"):
-            resid, _ = self.positions.forward(params.positions, tokens)
+            tokens, _ = at("class_token", self.class_token).forward(params.class_token, tokens)
+        resid, _ = at("positions", self.positions).forward(params.positions, tokens)
         blocks = []
         for i, key_block in enumerate(split_or_none(key, self.depth)):
-            with scope("blocks"), scope(i):
-                resid, block = self.block.forward(params.blocks[i], resid, key=key_block)
+            resid, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], resid, key=key_block)
             blocks.append(block)
-        with scope("norm"):
-            h, norm = self.norm.forward(params.norm, resid)
-        with scope("pool"):
-            pooled, pool = self.pool.forward(None, h)
-        with scope("head"):
-            logits, head = self.head.forward(params.head, pooled)
+        h, norm = at("norm", self.norm).forward(params.norm, resid)
+        pooled, pool = at("pool", self.pool).forward(None, h)
+        logits, head = at("head", self.head).forward(params.head, pooled)
         return logits, Cache(prepare=prepare, patch=patch, blocks=tuple(blocks), norm=norm, pool=pool, head=head)
 
     def backward(
         self, params: Params, cache: Cache, dy: Float[Array, "B K"]
     ) -> tuple[Float[Array, "B Y X G"] | None, Params]:
-        with scope("head"):
-            dpooled, dhead = self.head.backward(params.head, cache.head, dy)
-        with scope("pool"):
-            dh, _ = self.pool.backward(None, cache.pool, dpooled)
-        with scope("norm"):
-            dresid, dnorm = self.norm.backward(params.norm, cache.norm, dh)
+        dpooled, dhead = at("head", self.head).backward(params.head, cache.head, dy)
+        dh, _ = at("pool", self.pool).backward(None, cache.pool, dpooled)
+        dresid, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, dh)
         dblocks = []
         for i in reversed(range(self.depth)):
-            with scope("blocks"), scope(i):
-                dresid, dblock = self.block.backward(params.blocks[i], cache.blocks[i], dresid)
+            dresid, dblock = at(f"blocks.{i}", self.block).backward(params.blocks[i], cache.blocks[i], dresid)
             dblocks.append(dblock)
-        with scope("positions"):
-            dtokens, dpositions = self.positions.backward(params.positions, None, dresid)
+        dtokens, dpositions = at("positions", self.positions).backward(params.positions, None, dresid)
         dclass_token = None
         if params.class_token is not None:
-            with scope("class_token"):
-                dtokens, dclass_token = self.class_token.backward(params.class_token, None, dtokens)
-        with scope("patch"):
-            dpatches, dpatch = self.patch.backward(params.patch, cache.patch, dtokens)
-        with scope("patches"):
-            dpixels, _ = self.patches.backward(None, None, dpatches)
-        with scope("prepare"):
-            dx, _ = self.images.prepare.backward(None, cache.prepare, dpixels)
+            dtokens, dclass_token = at("class_token", self.class_token).backward(params.class_token, None, dtokens)
+        dpatches, dpatch = at("patch", self.patch).backward(params.patch, cache.patch, dtokens)
+        dpixels, _ = at("patches", self.patches).backward(None, None, dpatches)
+        dx, _ = at("prepare", self.images.prepare).backward(None, cache.prepare, dpixels)
         return dx, Params(
             patch=dpatch,
             class_token=dclass_token,

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from glassformer.layers.contract import Layer, keywords_for
-from glassformer.names import scope
+from glassformer.names import at
 from glassformer.shapes import Array, Float, Key
 
 
@@ -25,8 +25,7 @@ def loss_and_gradient(
     `keywords` are what else the model's forward takes, such as `keep`.
     """
     y, cache = model.forward(params, x, **keywords_for(model, key=key), **keywords)
-    with scope("loss"):
-        value, loss_cache = loss.forward(None, y, labels=labels, weights=weights)
-        dy, _ = loss.backward(None, loss_cache, jnp.ones_like(value))
+    value, loss_cache = at("loss", loss).forward(None, y, labels=labels, weights=weights)
+    dy, _ = at("loss", loss).backward(None, loss_cache, jnp.ones_like(value))
     _, dparams = model.backward(params, cache, dy)
     return value, dparams
