@@ -127,8 +127,7 @@ def _traced(model: Layer, x: Any, keywords: dict[str, Any]) -> Node:
     with visiting(visitor), watching(watcher):
         jaxpr = jax.make_jaxpr(forward)(params, x, keywords).jaxpr
     names = [*named_leaves(params), *[""] * len(jaxpr.invars)]
-    shapes: list[Any] = [var.aval for var in jaxpr.invars]
-    given = [Value(aval.shape, aval.dtype, name) for aval, name in zip(shapes, names, strict=False)]
+    given = [_value(var, name) for var, name in zip(jaxpr.invars, names, strict=False)]
     node, _ = _node(jaxpr.eqns[0].params["traced"], given)
     return node
 
@@ -140,7 +139,7 @@ def _node(traced: _Traced, given: list[Value]) -> tuple[Node, list[Value]]:
 
     def value_of(var: Any) -> Value:
         is_known = not isinstance(var, Literal) and var in values
-        return values[var] if is_known else Value(var.aval.shape, var.aval.dtype)  # else a constant
+        return values[var] if is_known else _value(var)  # else a constant
 
     parts: list[Node | Sum] = []
     glue: list[str] = []
@@ -154,7 +153,7 @@ def _node(traced: _Traced, given: list[Value]) -> tuple[Node, list[Value]]:
             parts.append(part)
             values.update(zip(made, results, strict=True))
         else:
-            values.update({var: Value(var.aval.shape, var.aval.dtype) for var in made})
+            values.update({var: _value(var) for var in made})
             if equation.primitive.name in ("add", "add_any") and is_sum(equation):
                 parts.append(Sum(a=read[0], b=read[1], y=values[made[0]]))
             elif any(jnp.issubdtype(var.aval.dtype, jnp.floating) for var in made):
@@ -165,6 +164,10 @@ def _node(traced: _Traced, given: list[Value]) -> tuple[Node, list[Value]]:
     params, x, keywords = jax.tree.unflatten(traced.given, given)
     y, _ = jax.tree.unflatten(traced.result, results)
     return Node(traced.name, traced.layer, params, x, keywords, y, tuple(parts), tuple(glue)), results
+
+
+def _value(var: Any, param: str = "") -> Value:
+    return Value(var.aval.shape, var.aval.dtype, param)
 
 
 def is_sum(equation: Any) -> bool:
