@@ -14,10 +14,10 @@ import jax
 
 from glassformer.errors import ShapeError
 from glassformer.layers import Embedding, TiedHead, embedding, tied_head
+from glassformer.layers.gates import State
 from glassformer.models import recurrent
 from glassformer.models.model import Network
 from glassformer.models.recurrent import Cell, Reader
-from glassformer.models.recurrent_step import State, start, step
 from glassformer.models.text import Text
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
@@ -99,7 +99,7 @@ class RecurrentLM(Network):
 
     def start_state(self, batch: int) -> tuple[State, ...]:
         """The state of every cell before the first token."""
-        return tuple(start(self.cell, batch, self.hidden) for _ in range(self.depth))
+        return tuple(cell.start_state(batch) for cell in self.reader.cells)
 
     def step(
         self, params: Params, state: tuple[State, ...], ids: Integer[Array, "B"]
@@ -107,7 +107,7 @@ class RecurrentLM(Network):
         """One token of each sequence: the scores that `forward` gives at its place, and the state to go on from."""
         embedded, _ = self.reader.embed.forward(params.reader.embed, ids[:, None])
         h, after = embedded[:, 0], []
-        for cell, before in zip(params.reader.cells, state, strict=True):
-            after.append(step(cell, before, h))
+        for cell, weights, before in zip(self.reader.cells, params.reader.cells, state, strict=True):
+            after.append(cell.step(weights, before, h))  # pyright: ignore[reportArgumentType]
             h = after[-1].h
         return self.scores(params, h)[0], tuple(after)
