@@ -1,7 +1,7 @@
 """What all models share, a table of their parts when printed; and what image models do, a check of what comes in."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,8 @@ from glassformer.shapes import Key
 
 class Network(ABC):
     """A layer made of layers. Settings, init, forward and backward stand in each model's own file."""
+
+    tasks: ClassVar[tuple[str, ...]] = ("classify",)  # that it can do, by name; the first is the usual one
 
     @abstractmethod
     def init(self, key: Key) -> Any: ...
