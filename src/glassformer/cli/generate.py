@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from glassformer.data.tokeniser import Tokeniser
-    from glassformer.generate import BeamSearch, Decoder
+    from glassformer.generate import BeamSearch
     from glassformer.train.run import Run
 
 INSTEAD = {  # what predict does with runs that do not write
@@ -96,7 +96,7 @@ def generate(
 
 
 def write(
-    decoder: "Decoder", tokeniser: "Tokeniser", prompts: list[str], search: "BeamSearch | None", **settings: Any
+    decoder: Any, tokeniser: "Tokeniser", prompts: list[str], search: "BeamSearch | None", **settings: Any
 ) -> list[str]:
     from glassformer.generate import answer_text, answers, best_answers, continue_text
 

@@ -2,14 +2,9 @@
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from glassformer.data import Dataset
-    from glassformer.train.recipe import Recipe
-
 
 DEFAULT = "vit-nano"
 
@@ -47,7 +42,7 @@ def train(
     from glassformer.cli.output import report
     from glassformer.cli.training_progress import TrainingProgress
     from glassformer.train import fit
-    from glassformer.train.run_folder import RunFolder
+    from glassformer.train.settings import with_changes
 
     if list_:
         from glassformer.train.presets import about_preset, preset_names
@@ -72,48 +67,20 @@ def train(
         signal.signal(signal.SIGINT, progress.stop_soon)
         if resume:
             refuse({"data": data, "seeds": seeds, "set": set_, "recipe": recipe, "out": out, "from": from_, **flags})
-            result = fit.resume(resume, progress.announce_resume(resume, RunFolder(resume).recipe()))
+            result = fit.resume(resume, progress)
         else:
             if from_ and (preset or recipe):
                 raise typer.BadParameter("the run brings its recipe; name no other beside it", param_hint="--from")
-            source = recipe or from_ or preset or DEFAULT
-            chosen, data_set = choose(source, data, set_ or [], flags, is_run=bool(from_))
-            name = f"{from_.absolute().name}-{task or 'more'}" if from_ else Path(source).stem
-            folder = out or fit.new_folder(name)
-            listener = progress.announce(folder, chosen, data_set, several)
-            if several:
-                result = fit.train_many(chosen, data_set, folder, several, listener)
-            else:
-                result = fit.train(chosen, data_set, folder, listener)
+            result = fit.run_recipe(
+                recipe or preset or DEFAULT,
+                data,
+                lambda chosen: fit.with_all(with_changes(chosen, set_ or []), flags),
+                out=out or "",
+                start=from_ or "",
+                seeds=several,
+                listener=progress,
+            )
     report(result, as_text(result), as_json=json)
-
-
-def choose(
-    source: str | Path, data: str, changes: list[str], flags: dict[str, Any], *, is_run: bool = False
-) -> tuple["Recipe", "Dataset"]:
-    """The recipe (preset, file or run, then --set, then flags) resolved for its data, and the data."""
-    from glassformer.train import presets
-    from glassformer.train.resolve import lasting_name, load_for, resolved
-    from glassformer.train.settings import with_change, with_changes
-    from glassformer.train.warm_start import recipe_from, tokeniser_from
-
-    def read(images: int) -> "Recipe":
-        if is_run:
-            found = recipe_from(source)
-        elif isinstance(source, Path):
-            found = presets.recipe_file(source, images)
-        else:
-            found = presets.preset(source, images)
-        found = with_changes(found, changes)
-        for name, value in flags.items():
-            if value is not None:
-                found = with_change(found, name, value, name)
-        return found
-
-    named = read(0)
-    data_set = load_for(named, data or named.data, tokeniser_from(source) if is_run else None)
-    recipe = read(len(data_set.train[0]))
-    return resolved(with_change(recipe, "data", lasting_name(data_set.name), "data"), data_set), data_set
 
 
 def refuse(options: dict[str, Any]) -> None:

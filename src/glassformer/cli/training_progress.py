@@ -42,7 +42,7 @@ class TrainingProgress(Listener):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.bar.stop()
 
-    def announce(self, folder: Path, recipe: "Recipe", data: "Dataset", seeds: tuple[int, ...] = ()) -> Self:
+    def begins(self, folder: Path, recipe: "Recipe", data: "Dataset", seeds: tuple[int, ...]) -> None:
         training, optimiser = recipe.training, recipe.optimiser
         self.epochs, self.by_loss = training.epochs, recipe.task.by_loss
         seed = f"seeds {', '.join(map(str, seeds))}" if seeds else f"seed {training.seed}"
@@ -52,12 +52,10 @@ class TrainingProgress(Listener):
             f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed} "
             f"-> {folder}"
         )
-        return self
 
-    def announce_resume(self, folder: Path, recipe: "Recipe") -> Self:
+    def resumes(self, folder: Path, recipe: "Recipe") -> None:
         self.epochs, self.by_loss = recipe.training.epochs, recipe.task.by_loss
         self.console.print(f"going on with {folder}")
-        return self
 
     def notice(self, text: str) -> None:
         self.console.print(text)
