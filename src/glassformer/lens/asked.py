@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassformer.data.dataset import TEXTS
 from glassformer.lens.token_maps import Labels
 from glassformer.models.t5 import Inputs
 from glassformer.train.answers import Reading, TranslateAnswer, check_lengths, context_of, read, row_of, tokeniser_of
-from glassformer.train.resolve import text_of
 from glassformer.train.run import Run
 from glassformer.train.tasks import NextToken, Translate
 from glassformer.train.tasks.sequences import framed, symbol
@@ -21,7 +21,7 @@ class Asked(NamedTuple):
 
 def asked(run: Run, text: str, target: str | None = None) -> Asked:
     """`target` is what a T5 is made to write; without one, what it writes by itself."""
-    if text_of(run.model) is None:
+    if run.model.input.reads != TEXTS:
         names = [f"token {i}" for i in range(getattr(run.model, "tokens", 0))]
         return Asked(row_of(run, "the row", text)[None], Labels(names), [])
     reading, tokeniser = read(run, "the text", text), tokeniser_of(run)
