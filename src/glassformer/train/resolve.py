@@ -16,8 +16,8 @@ from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError
 from glassformer.models import MODELS, Network
 from glassformer.train.recipe import Recipe
-from glassformer.train.starting import recipe_from, tokeniser_from
 from glassformer.train.tasks import TASK_NAMES
+from glassformer.train.warm_start import recipe_from, tokeniser_from
 
 ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS}  # of files
 

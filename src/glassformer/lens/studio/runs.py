@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from glassformer.data.dataset import IMAGES, TEXTS
 from glassformer.errors import CheckpointError, GlassformerError
-from glassformer.lens.studio.refused import RefusedError
+from glassformer.lens.studio.http_errors import HTTPError
 from glassformer.train.run import SHIPPED
 from glassformer.train.run_folder import Row, RunFolder
 from glassformer.train.tasks import TASK_NAMES
@@ -120,7 +120,7 @@ class Runs:
             self.known = self.folders()
             found = self.known.get(name)
         if found is None:
-            raise RefusedError(404, f"there is no run called {name[:100]!r}; /api/runs lists those that there are")
+            raise HTTPError(404, f"there is no run called {name[:100]!r}; /api/runs lists those that there are")
         return found
 
     def listed(self) -> dict[str, Any]:
