@@ -8,7 +8,7 @@ Ids are integers and have no gradient: dx is None. Without a key nothing is drop
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
@@ -60,6 +60,9 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class GPT(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("next-token",)
+    output_axis: ClassVar[str] = "symbols"
+
     text: Text = Text()
     width: int = 768  # C
     hidden: int = 3072  # F
@@ -70,6 +73,10 @@ class GPT(Network):
     dropout: float = 0.0
     eps: float = 1e-5  # of the norms
     activation: Activation = GELUTanh()
+
+    @property
+    def input(self) -> Text:
+        return self.text
 
     @property
     def embed(self) -> Embedding:
@@ -103,9 +110,6 @@ class GPT(Network):
     @property
     def head(self) -> TiedHead:
         return TiedHead(self.text.vocabulary)
-
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.text.example(batch)
 
     def init(self, key: Key) -> Params:
         """Normal, as GPT-2 starts; what is added to the stream is smaller, so that depth does not widen it."""

@@ -8,7 +8,7 @@ The head is the embedding table read the other way (tied), or a table of its own
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
@@ -39,6 +39,9 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class RecurrentLM(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("next-token",)
+    output_axis: ClassVar[str] = "symbols"
+
     text: Text = Text()
     width: int = 512  # C: of the embedding
     hidden: int = 512  # O: of the states
@@ -46,6 +49,10 @@ class RecurrentLM(Network):
     cell: Cell = "lstm"
     tied: bool = True
     dropout: float = 0.0
+
+    @property
+    def input(self) -> Text:
+        return self.text
 
     @property
     def reader(self) -> Reader:
@@ -60,9 +67,6 @@ class RecurrentLM(Network):
     @property
     def head(self) -> TiedHead:
         return TiedHead(self.text.vocabulary)
-
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.text.example(batch)
 
     def init(self, key: Key) -> Params:
         key_reader, key_head = jax.random.split(key)

@@ -10,7 +10,7 @@ Ids are integers and have no gradient: dx is Inputs(None, None). Without a key n
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -63,6 +63,9 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class T5(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("translate",)
+    output_axis: ClassVar[str] = "symbols"
+
     text: Text = Text(vocabulary=32128, context=512)  # the context bounds source and target, each
     width: int = 512  # C
     hidden: int = 2048  # F
@@ -80,6 +83,10 @@ class T5(Network):
 
     def __post_init__(self) -> None:
         at_least("T5", 1, depth=self.depth, decoder_depth=self.decoder_blocks)
+
+    @property
+    def input(self) -> Text:
+        return self.text
 
     @property
     def decoder_blocks(self) -> int:
