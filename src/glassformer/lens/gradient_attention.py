@@ -15,8 +15,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from glassformer.errors import UnknownNameError
+from glassformer.lens.attention_kind import Kind, is_pattern
 from glassformer.lens.attention_rollout import rolled
-from glassformer.lens.kinds import Kind, is_pattern
 from glassformer.lens.maps import AttentionMaps
 from glassformer.lens.trace import Trace
 from glassformer.names import gradient_name
