@@ -10,7 +10,7 @@ export function openTrace(payload) {
       const entry = payload.tensors[name];
       const made = { name, ...entry, data: null };
       unpacked.set(name, made);
-      if (entry.derived) Object.assign(made, derive(trace, name, entry));
+      if (entry.derived) Object.assign(made, derive(trace, made));
       else made.data = entry.same ? tensor(entry.same).data : numbers(entry);
     }
     return unpacked.get(name);
