@@ -1,7 +1,9 @@
 """Attention maps are the model's own, rollout is its formula, and panels lay them over the right patches."""
 
 import dataclasses
+import importlib
 import io
+import pkgutil
 from typing import Any
 
 import jax
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from glassformer import lens
 from glassformer.data import load as load_data
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.lens.attention import attention_maps, panel, panels, picture, rollout, rollout_panel
@@ -79,7 +82,9 @@ def test_maps_of_text_models_are_those_by_hand(kind: str, padded: bool) -> None:
 @pytest.mark.parametrize("name", ["decoder.blocks.0.cross.pattern", "decoder.blocks.0.attn.pattern"])
 def test_rollout_is_of_one_stack(name: str) -> None:
     square = np.full((1, 1, 3, 3), 1 / 3)
-    with pytest.raises(ShapeError, match=r"maps of 2 stacks came .* rolled\(\) of glassformer\.lens\.rollout"):
+    with pytest.raises(
+        ShapeError, match=r"maps of 2 stacks came .* rolled\(\) of glassformer\.lens\.attention_rollout"
+    ):
         rollout({"encoder.blocks.0.attn.pattern": square, name: square})
 
 
@@ -104,6 +109,15 @@ def test_rollout_equals_a_loop_over_all_paths(model: ViT) -> None:
         )
         assert product[image, end, start] == pytest.approx(paths, abs=1e-6)
     np.testing.assert_allclose(product.sum(axis=-1), 1, atol=1e-6)
+
+
+def test_no_module_of_the_lens_hides_a_function() -> None:
+    """`lens.rollout(maps)` as the docs write it: every public name is a function or a class, whatever is imported."""
+    for module in pkgutil.iter_modules(lens.__path__, "glassformer.lens."):
+        if not module.ispkg:
+            importlib.import_module(module.name)
+    assert [name for name in lens.__all__ if not callable(getattr(lens, name))] == []
+    assert lens.rollout is rollout
 
 
 def test_rollout_of_nothing_is_refused() -> None:

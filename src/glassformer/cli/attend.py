@@ -124,8 +124,8 @@ def maps_of(run: "Run", batch: Any, best: int, wanted: Wanted) -> tuple[dict[str
     import numpy as np
 
     from glassformer.lens import attention
+    from glassformer.lens.attention_rollout import rolled
     from glassformer.lens.gradient_attention import averaged, fetched, gradient_attention
-    from glassformer.lens.rollout import rolled
     from glassformer.lens.trace import trace
 
     model: Any = run.model

@@ -1,7 +1,7 @@
 """Attention of any model: who looks at whom in each block and head. And over an image: as panels, and as a picture.
 
 The numbers come from the model's own forward, so they are those that made its answer. Abnar & Zuidema, 2020 (rollout).
-Over a text: token_maps.py. Through an encoder and a decoder: rollout.py.
+Over a text: token_maps.py. Through an encoder and a decoder: attention_rollout.py.
 """
 
 import io
@@ -63,14 +63,14 @@ def rollout(maps: Mapping[str, np.ndarray]) -> np.ndarray:
     A_l = A_l / its row sums                          1 already, but for rounding
     R   = A_L @ … @ A_2 @ A_1                         rows are output tokens, columns input tokens
 
-    Of one stack of blocks; through an encoder and a decoder: rollout.py.
+    Of one stack of blocks; through an encoder and a decoder: attention_rollout.py.
     """
     product = None
     stacks = {(name.partition(".")[0], kind_of(None, name)) for name in maps}
     if len(stacks) > 1:
         raise ShapeError(
             f"rollout: maps of {len(stacks)} stacks came ({', '.join(maps)}), expected those of one; "
-            "rolled() of glassformer.lens.rollout goes through an encoder and a decoder"
+            "rolled() of glassformer.lens.attention_rollout goes through an encoder and a decoder"
         )
     for pattern in maps.values():
         mixed = pattern.mean(axis=1, dtype=np.float64) + np.eye(pattern.shape[-1])
