@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from glassformer.cli import main
-from glassformer.models import MLP, Model, PatchAttention
+from glassformer.models import MLP, Network, PatchAttention
 from glassformer.native.layers import plan_for
 from glassformer.native.plan import place
 from glassformer.native.write import LANES, source_of
@@ -34,10 +34,8 @@ def info(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
-def attention_pool() -> Model:
-    model = preset("attention-pool").model
-    assert isinstance(model, Model)
-    return model
+def attention_pool() -> Network:
+    return preset("attention-pool").model
 
 
 def test_the_c_of_a_preset_is_printed_as_it_is_compiled(info: Any) -> None:

@@ -21,16 +21,16 @@ from glassformer.lab.record import Record
 from glassformer.train.engines import Engine, choose
 from glassformer.train.loop import Trainer, split
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import load_for, reads, resolved, text_of
+from glassformer.train.resolve import load_for, resolved
 
 _loaded: dict[Any, Dataset] = {}
 
 
 def loaded(recipe: Recipe) -> Dataset:
     """Once in each process. What texts become depends on the task, the tokeniser, and how much a model reads."""
-    text = text_of(recipe.model)
-    context = None if text is None else text.context
-    form = (recipe.data, reads(type(recipe.model)), recipe.task, recipe.tokeniser, recipe.start, context)
+    given = recipe.model.input
+    context = getattr(given, "context", None)
+    form = (recipe.data, given.reads, recipe.task, recipe.tokeniser, recipe.start, context)
     if form not in _loaded:
         _loaded[form] = load_for(recipe, recipe.data)
     return _loaded[form]

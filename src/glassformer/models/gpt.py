@@ -123,9 +123,6 @@ class GPT(Network, Incremental):
     def head(self) -> TiedHead:
         return TiedHead(self.text.vocabulary)
 
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.text.example(batch)
-
     def init(self, key: Key) -> Params:
         """Normal, as GPT-2 starts; what is added to the stream is smaller, so that depth does not widen it."""
         key, key_normal = jax.random.split(key)

@@ -70,9 +70,6 @@ class RecurrentLM(Network, Incremental):
     def head(self) -> TiedHead:
         return TiedHead(self.text.vocabulary)
 
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.text.example(batch)
-
     def init(self, key: Key) -> Params:
         key_reader, key_head = jax.random.split(key)
         own = None if self.tied else Embedding(self.text.vocabulary, self.hidden, HEAD_STD).init(key_head)

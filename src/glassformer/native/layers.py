@@ -24,7 +24,7 @@ def entry(layer: type) -> Callable[[Entry], Entry]:
     return register
 
 
-def plan_for(model: models.Model, samples: int, *, rewrites: bool = True, training: bool = True) -> Plan:
+def plan_for(model: Any, samples: int, *, rewrites: bool = True, training: bool = True) -> Plan:
     """Everything the model computes for a group of samples: from bytes to logits, and back."""
     plan = Plan(samples, params_of(model), rewrites)
     prepare = model.images.prepare

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from glassformer.models import Model
+from glassformer.models import Network
 from glassformer.names import named_leaves
 
 ALIGNED = 16  # floats: buffers begin on a cache line
@@ -108,7 +108,7 @@ def padded(size: Size, lanes: int) -> int:
     return int(size)
 
 
-def params_of(model: Model) -> dict[str, tuple[int, ...]]:
+def params_of(model: Network) -> dict[str, tuple[int, ...]]:
     tree = jax.eval_shape(model.init, jax.random.key(0))
     return {name: leaf.shape for name, leaf in named_leaves(tree).items()}
 
