@@ -11,12 +11,14 @@ import glassformer
 
 SOURCE = Path(glassformer.__file__).parent
 ORDER = [  # a room may import from its own line and from the lines above it
-    {"shapes", "names", "errors", "files", "tables"},
+    {"shapes", "names", "errors", "files", "tables", "probabilities"},
     {"layers", "losses", "data", "structure"},
     {"models"},
     {"train", "recipes", "native"},
-    {"check", "lens", "hub", "generate"},
-    {"bench", "lab", "plans"},
+    {"generate"},
+    {"predict"},
+    {"check", "lens", "hub"},
+    {"bench", "lab", "plans", "api"},
     {"cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
@@ -48,7 +50,7 @@ def test_imports_point_down() -> None:
     assert upward == []
 
 
-@pytest.mark.parametrize("room", ["layers", "losses", "models", "data", "train", "check", "hub", "generate"])
+@pytest.mark.parametrize("room", ["layers", "losses", "models", "data", "train", "check", "hub", "generate", "predict"])
 def test_lower_rooms_import_with_jax_alone(room: str) -> None:
     code = f"""
 import sys

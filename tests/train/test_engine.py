@@ -14,13 +14,13 @@ import pytest
 from glassformer.data import Samples, hold_out
 from glassformer.errors import TrainingError
 from glassformer.names import named_leaves
+from glassformer.predict.run import load
 from glassformer.train import fit, jax_engine, loss_and_gradient
 from glassformer.train.jax_engine import JaxEngine, shifted
 from glassformer.train.loop import InterruptedRunError, Listener, split, with_seed
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Engine, Recipe
 from glassformer.train.rng import Threefry, make_order
-from glassformer.train.run import load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.score import score_of_logits
 from glassformer.train.tasks import Classify

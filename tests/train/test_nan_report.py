@@ -10,12 +10,12 @@ import pytest
 
 from glassformer.errors import TrainingError
 from glassformer.names import named_leaves, with_leaves
+from glassformer.predict.run import load
 from glassformer.train import fit
 from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.loop import Listener, Loop
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import load
 from glassformer.train.run_folder import Row, RunFolder
 
 from .small import small_data, small_recipe, without_validation

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from glassformer.data.tokeniser import Tokeniser
     from glassformer.generate import BeamSearch
-    from glassformer.train.run import Run
+    from glassformer.predict.run import Run
 
 INSTEAD = {  # what predict does with runs that do not write
     "classify": "which class something belongs to",
@@ -53,7 +53,7 @@ def generate(
     from glassformer.generate import BeamSearch, Sampling, answers, decoder_for
     from glassformer.generate.prompts import usual_length
     from glassformer.native.decoder import NativeDecoder
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     sampling = Sampling(**given, repetition_penalty=repetition_penalty, greedy=greedy)
     search = None if beams is None else BeamSearch(beams)

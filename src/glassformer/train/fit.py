@@ -1,4 +1,4 @@
-"""Training, from Python and for the command line: a recipe and data in, a run folder out."""
+"""Training, for `glassformer.fit` and the command line alike: a recipe and data in, a run folder out."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +12,9 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
 from glassformer.train.engines import choose
 from glassformer.train.loop import Listener, Loop, split, with_seed
-from glassformer.train.presets import DEFAULT, preset, recipe_file
+from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import encoded, lasting_name, load_for, resolved
-from glassformer.train.run import Run, load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import with_change
 from glassformer.train.tasks import TASK_NAMES
@@ -24,34 +23,6 @@ from glassformer.train.warm_start import recipe_from, tokeniser_from
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 Data = str | Dataset | Texts | Arrays
 Change = Callable[[Recipe], Recipe]
-
-
-def fit(
-    recipe: str | Path | Recipe = DEFAULT,
-    data: Data = "",
-    *,
-    out: str | Path = "",
-    seed: int | None = None,
-    start: str | Path = "",
-    listener: Listener | None = None,
-    **settings: Any,
-) -> Run:
-    """Train, and give back the run.
-
-    recipe      the name of a preset, a recipe file (a Path), or a Recipe
-    data        a name or path as on the command line, a Dataset, Texts, or four arrays: train images, train labels,
-                test images, test labels (uint8 images); nothing: what the recipe names
-    out         the run folder; nothing: a new folder under `runs/`
-    start       a run to start from: its model, tokeniser and weights, and its recipe but for the settings given here
-    settings    any setting of the recipe by keyword, two underscores for a dot: `training__epochs=3`
-
-    >>> run = fit("mlp", training__epochs=1, model__hidden=(16,), out=getfixture("tmp_path") / "run")
-    >>> run.metrics["epochs"]
-    1
-    """
-    changes = {name.replace("__", "."): value for name, value in settings.items()} | {"training.seed": seed}
-    result = run_recipe(recipe, data, lambda it: with_all(it, changes), out=out, start=start, listener=listener)
-    return load(result["run"])
 
 
 def run_recipe(

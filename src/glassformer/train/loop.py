@@ -98,7 +98,7 @@ class Trainer:
         """Of each run: whether its losses are finite, and its weights."""
         params = self.state.params
         weights = np.asarray(finite_runs(params)) if self.recipes[1:] else all_finite(params)
-        return np.isfinite(losses).all(axis=1) & weights
+        return np.logical_and(np.isfinite(losses).all(axis=1), weights)
 
     def one(self, tree: Any, i: int) -> Any:
         """What belongs to one of the runs."""
