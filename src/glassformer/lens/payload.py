@@ -31,7 +31,7 @@ BY_HEAD = ("q", "k", "v", "z", "k_shared", "v_shared")
 
 def view(run: Run, trace_input: TraceInput) -> dict[str, Any]:
     """Trace one input forward and backward, and make the payload of it."""
-    loss = run.recipe.training.loss
+    loss = run.recipe.loss
     labels, weights = trace_input.labels, trace_input.weights
     traced = trace(
         run.model, run.params, trace_input.x, labels=labels, weights=weights, loss=loss, **trace_input.keywords

@@ -31,6 +31,7 @@ from glassformer.layers import (
 )
 from glassformer.models.text import Activation
 from glassformer.names import at, tag
+from glassformer.registry import register
 from glassformer.shapes import Array, Float, Key
 
 
@@ -47,6 +48,7 @@ class ClassCache(NamedTuple):
     classify: linear.Cache
 
 
+@register.layer("class-head")
 @dataclass(frozen=True)
 class ClassHead:
     """first token -> linear -> tanh (together: the pooler) -> linear -> logits"""
@@ -108,6 +110,7 @@ class TagCache(NamedTuple):
     classify: linear.Cache
 
 
+@register.layer("tag-head")
 @dataclass(frozen=True)
 class TagHead:
     """every token -> linear -> logits"""
@@ -152,6 +155,7 @@ class SpanCache(NamedTuple):
     score: linear.Cache
 
 
+@register.layer("span-head")
 @dataclass(frozen=True)
 class SpanHead:
     """every token -> linear -> how well it would be the start, how well the end. The tokens are the classes:
@@ -201,6 +205,7 @@ class MaskedCache(NamedTuple):
     decoder: tied_head.Cache
 
 
+@register.layer("masked-head")
 @dataclass(frozen=True)
 class MaskedHead:
     """every token -> linear -> activation -> norm -> against each row of the embedding table, + bias -> logits"""

@@ -12,6 +12,7 @@ import optax
 
 from glassformer.data.dataset import Samples
 from glassformer.errors import EngineError, ShapeError
+from glassformer.losses import CrossEntropy, LabelSmoothing
 from glassformer.models import MLP
 from glassformer.native import build
 from glassformer.native.layers import plan_for
@@ -54,6 +55,8 @@ class NativeEngine:
 
     def __init__(self, recipe: Recipe, train: Samples, notice: build.Notice = print) -> None:
         self.model = must_be_covered(recipe)
+        if train.images.dtype != np.uint8:
+            raise EngineError(f"the native engine reads bytes, and the images are {train.images.dtype}")
         self.recipe, self.train, self.total = recipe, train, len(train.labels)
         self.count = recipe.training.of_an_epoch(self.total)
         self.threads = recipe.engine.threads or cores()
@@ -266,6 +269,8 @@ def must_be_covered(recipe: Recipe) -> Any:
     """The recipe's model. What has no C twin is refused by name."""
     if recipe.model.input.reads != "images":
         raise EngineError(f"the native engine trains models of images, and {type(recipe.model).__name__} reads none")
+    if not isinstance(recipe.loss, CrossEntropy | LabelSmoothing):
+        raise EngineError(f"the native engine has no loss {type(recipe.loss).__name__} (it has cross-entropy)")
     if recipe.optimiser.name not in OPTIMISERS:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
