@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.cli import main
 from glassformer.models import MLP, Model, PatchAttention
-from glassformer.native.layers import plan_for
+from glassformer.native.lower import plan_for
 from glassformer.native.plan import place
 from glassformer.native.write import LANES, source_of
 from glassformer.train.presets import preset
@@ -177,6 +177,9 @@ def test_a_run_of_texts_or_a_table(info: Any, kind: str, model: str, tmp_path: P
     assert (code, answer["model"]) == (0, model)
     assert answer["recipe"]["task"]["kind"] == ("tag" if kind == "tag" else "classify")
     assert info(str(tmp_path))[1].splitlines()[1].split() == ["model", model]
-    code, _, err = info(str(tmp_path), "--c")
-    assert code == 1
-    assert f"the native engine has C for models of images, and {model} reads none" in err
+    code, out, err = info(str(tmp_path), "--c")
+    if kind == "iris":
+        assert (code, out) == (0, source_of(RunFolder(tmp_path).recipe().model, 1))
+    else:
+        assert code == 1
+        assert f"the native engine has models of images and of rows of numbers, and {model} reads neither" in err
