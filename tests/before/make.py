@@ -18,7 +18,7 @@ from glassformer.train import loop
 from glassformer.train.loop import InterruptedRunError, Listener
 from glassformer.train.run_folder import Row
 
-from ..test_before import BEFORE, EXPECTED, measured, resumed
+from ..test_before import BEFORE, EXPECTED, measured, opened, resumed
 
 IMAGES = {"training__subset": 96, "training__batch": 16, "validation__share": 0.0, "engine__threads": 1}
 TEXTS = {"training__subset": 96, "training__batch": 16, "validation__share": 0.0, "engine__name": "jax"}
@@ -50,11 +50,11 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # name: preset, settings
     "vit": ("vit-pico", {**IMAGES, "model__width": 8, "model__hidden": 16, "engine__name": "native"}),
     "vit-class-token": (
         "vit-pico",
-        {**IMAGES, **SMALL, "model__with_class_token": True, "model__dropout": 0.1, "engine__name": "jax"},
+        {**IMAGES, **SMALL, "model__with_class_token": True, "training__shift": 0, "engine__name": "jax"},
     ),
     "tiny-iris": ("iris", {"engine__name": "jax"}),
     "gpt": ("gpt-nano", {**STREAM, **SMALL, "model__heads": 2, "model__text__context": 16, **PLAIN}),
-    "bert-masked": ("bert-nano", {**BERT, **PLAIN, "data": "places", "validation__share": 0.1}),
+    "bert-masked": ("bert-nano", {**BERT, **PLAIN, "data": "pydoc", "model__text__context": 16}),
     "bert-classify": ("bert-nano", {**BERT, **PLAIN, "data": "places", "task": "classify", "model__dropout": 0.1}),
     "bert-tag": ("bert-nano", {**BERT, **PLAIN, "task": "tag"}),
     "bert-span": ("bert-nano", {**BERT, **PLAIN, "task": {"kind": "span", "part": "year"}}),
@@ -103,8 +103,7 @@ def make(name: str) -> dict[str, Any]:
         glassformer.fit(preset, out=BEFORE / name, training__epochs=2, listener=Stop(name == WITHIN), **settings)
     except InterruptedRunError as error:
         print(error)
-    run = glassformer.load(BEFORE / name)
-    data = run.load_data()
+    run, data = opened(name)
     with tempfile.TemporaryDirectory() as folder:
         return {"kept": measured(run, data), "resumed": resumed(BEFORE / name, Path(folder) / name, data)}
 

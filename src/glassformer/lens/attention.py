@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
-from glassformer.lens.kinds import is_pattern, kind_of
+from glassformer.layers import Patches
+from glassformer.lens.attention_kind import is_pattern, kind_of
 from glassformer.lens.maps import AttentionMaps
-from glassformer.models import PatchAttention, PatchBlock, ViT
 from glassformer.models.model import Model, Network
 from glassformer.names import recording, visiting
+from glassformer.structure import structure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,9 +143,10 @@ def panel(model: Model, name: str, title: str, head: int | None, pattern: np.nda
 
 def patch_grid(model: Model) -> tuple[int, int]:
     """Rows and columns of patches, the tokens of an image model with attention."""
-    if not isinstance(model, ViT | PatchAttention | PatchBlock):
-        raise UnknownNameError(f"{type(model).__name__} does not cut images into patches")
-    return model.patches.grid
+    for node in structure(model).walk():
+        if isinstance(node.layer, Patches):
+            return node.layer.grid
+    raise UnknownNameError(f"{type(model).__name__} does not cut images into patches")
 
 
 def picture(

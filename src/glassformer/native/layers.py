@@ -208,7 +208,7 @@ def self_attention(plan: Plan, node: Node, x: Buffer) -> Lowered:
     sizes = (B, T, T, heads.heads, D, D**-0.5 if heads.scale is None else heads.scale)
     q, k, v, z = (plan.buffer(f"{name}.{part}", *x.shape) for part in ("q", "k", "v", "z"))
     pattern = plan.buffer(f"{name}.pattern", B, heads.heads, T, f"PADDED({T})")
-    work = plan.buffer(f"{name}.turned", D, f"PADDED({T})")
+    work = plan.buffer(f"{name}.transposed", D, f"PADDED({T})")
     to_q = project(plan, weights.w_q, weights.b_q, q, x)
     to_k = project(plan, weights.w_k, weights.b_k, k, x)
     to_v = project(plan, weights.w_v, weights.b_v, v, x)
@@ -221,9 +221,9 @@ def self_attention(plan: Plan, node: Node, x: Buffer) -> Lowered:
     def backward(dy: Buffer, into: Buffer | None) -> Buffer:
         dz = to_y(dy, None) if to_y else dy
         dq, dk, dv = (plan.gradient(part) for part in (q, k, v))
-        turned = plan.buffer(f"{name}.turned_v", D, f"PADDED({T})")
+        transposed = plan.buffer(f"{name}.transposed_v", D, f"PADDED({T})")
         dscores = plan.buffer(f"d{name}.scores", T, f"PADDED({T})")
-        plan.call("attention_backward", "attention", (dq, dk, dv, turned, dscores), (q, k, v, pattern, dz), sizes)
+        plan.call("attention_backward", "attention", (dq, dk, dv, transposed, dscores), (q, k, v, pattern, dz), sizes)
         dx = to_q(dq, into)
         to_k(dk, dx)
         return to_v(dv, dx)

@@ -54,7 +54,7 @@ class Param:
     """A weight, its gradient, or its transpose."""
 
     name: str
-    role: str = ""  # "", "d" or "turned"
+    role: str = ""  # "", "d" or "transposed"
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Plan:
 
     def transpose_of(self, weight: Param) -> Param:
         """For kernels that read a weight by columns. It is made once a step."""
-        return Param(weight.name, "turned")
+        return Param(weight.name, "transposed")
 
     def call(
         self,
@@ -174,10 +174,10 @@ class Plan:
         return [*self.forward, *self.backward]
 
     @property
-    def turned(self) -> list[str]:
+    def transposed(self) -> list[str]:
         """Weights whose transpose is read."""
         read = [used for call in self.calls for used in call.operands if isinstance(used, Param)]
-        return list(dict.fromkeys(used.name for used in read if used.role == "turned"))
+        return list(dict.fromkeys(used.name for used in read if used.role == "transposed"))
 
     @property
     def constants(self) -> list[Constant]:

@@ -29,7 +29,7 @@ def source(plan: Plan) -> str:
         forward(plan),
         "#ifndef GF_FORWARD_ONLY",
         instances(plan.backward, but=plan.forward),
-        turn(plan),
+        transpose_weights(plan),
         backward(plan),
         "#endif",
         '#include "host.h"',
@@ -53,7 +53,7 @@ def sizes(plan: Plan, arena: int) -> str:
         "PIXELS": plan.input.size,
         "CLASSES": logits.width,
         "PARAMETERS": sum(prod(shape) for shape in plan.params.values()),
-        "TURNED": sum(prod(plan.params[name]) for name in plan.turned),
+        "TRANSPOSED": sum(prod(plan.params[name]) for name in plan.transposed),
         "ARENA": arena,
         "LOGITS": logits.offset,
         "DLOGITS": dlogits.offset,
@@ -66,7 +66,7 @@ def weights(plan: Plan) -> str:
     return (
         table("Weights p, and their gradients g.", "", plan.params)
         + "\n\n"
-        + table("Transposes t of weights.", "turned_", {name: plan.params[name][::-1] for name in plan.turned})
+        + table("Transposes t of weights.", "transposed_", {name: plan.params[name][::-1] for name in plan.transposed})
     )
 
 
@@ -123,11 +123,13 @@ def forward(plan: Plan) -> str:
     return "\n".join([head, "{", *(statement(call, plan) for call in plan.forward), "}"])
 
 
-def turn(plan: Plan) -> str:
-    lines = ["static void turn(float *t, const float *p)", "{", "    (void)t, (void)p;"]
-    for name in plan.turned:
+def transpose_weights(plan: Plan) -> str:
+    lines = ["static void transpose_weights(float *t, const float *p)", "{", "    (void)t, (void)p;"]
+    for name in plan.transposed:
         rows, columns = plan.params[name]
-        lines.append(f"    transpose(t + turned_{word(name)}, {rows}, p + {word(name)}, {columns}, {rows}, {columns});")
+        lines.append(
+            f"    transpose(t + transposed_{word(name)}, {rows}, p + {word(name)}, {columns}, {rows}, {columns});"
+        )
     return "\n".join([*lines, "}"])
 
 
@@ -154,12 +156,12 @@ def own_part(used: Operand, plan: Plan) -> str:
 
 
 def spelled(used: Operand) -> str:
-    """`a + attn_q`, `p + attn_w_q`, `g + attn_w_q` for its gradient, `t + turned_attn_w_q` for its transpose."""
+    """`a + attn_q`, `p + attn_w_q`, `g + attn_w_q` for its gradient, `t + transposed_attn_w_q` for its transpose."""
     match used:
         case Buffer():
             return f"a + {word(used.root.name)}"
         case Param():
-            return f"{ {'': 'p + ', 'd': 'g + ', 'turned': 't + turned_'}[used.role] }{word(used.name)}"
+            return f"{ {'': 'p + ', 'd': 'g + ', 'transposed': 't + transposed_'}[used.role] }{word(used.name)}"
         case Constant():
             return word(used.name)
         case Input():

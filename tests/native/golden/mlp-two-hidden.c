@@ -13,7 +13,7 @@ enum {
     PIXELS = 784,
     CLASSES = 10,
     PARAMETERS = 25818,
-    TURNED = 672,
+    TRANSPOSED = 672,
     ARENA = 13984,
     LOGITS = 13312,
     DLOGITS = 13824,
@@ -31,8 +31,8 @@ enum {
 
 /* Transposes t of weights. */
 enum {
-    turned_layers_2_w = 0, /* (10, 16) */
-    turned_layers_1_w = 160, /* (16, 32) */
+    transposed_layers_2_w = 0, /* (10, 16) */
+    transposed_layers_1_w = 160, /* (16, 32) */
 };
 
 /* Buffers in the arena a. Those that are never alive together share bytes. */
@@ -114,20 +114,20 @@ static void linear_backward_w_16_784_32(float *x0, float *x1, const float *x2, c
     linear_backward_w(x0, x1, x2, x3, 16, 784, 32);
 }
 
-static void turn(float *t, const float *p)
+static void transpose_weights(float *t, const float *p)
 {
     (void)t, (void)p;
-    transpose(t + turned_layers_2_w, 16, p + layers_2_w, 10, 16, 10);
-    transpose(t + turned_layers_1_w, 32, p + layers_1_w, 16, 32, 16);
+    transpose(t + transposed_layers_2_w, 16, p + layers_2_w, 10, 16, 10);
+    transpose(t + transposed_layers_1_w, 32, p + layers_1_w, 16, 32, 16);
 }
 
 static void backward(float *a, float *g, const float *p, const float *t)
 {
     (void)p, (void)t;
-    linear_backward_x_16_16_10_0(a + dlayers_1_y, t + turned_layers_2_w, a + dlogits);
+    linear_backward_x_16_16_10_0(a + dlayers_1_y, t + transposed_layers_2_w, a + dlogits);
     linear_backward_w_16_16_10(g + layers_2_w, g + layers_2_b, a + layers_1_y, a + dlogits);
     relu_backward_256(a + dlayers_1_y, a + layers_1_y, a + dlayers_1_y);
-    linear_backward_x_16_32_16_0(a + dlayers_0_y, t + turned_layers_1_w, a + dlayers_1_y);
+    linear_backward_x_16_32_16_0(a + dlayers_0_y, t + transposed_layers_1_w, a + dlayers_1_y);
     linear_backward_w_16_32_16(g + layers_1_w, g + layers_1_b, a + layers_0_y, a + dlayers_1_y);
     relu_backward_512(a + dlayers_0_y, a + layers_0_y, a + dlayers_0_y);
     linear_backward_w_16_784_32(g + layers_0_w, g + layers_0_b, a + prepare_y, a + dlayers_0_y);

@@ -13,7 +13,7 @@ enum {
     PIXELS = 784,
     CLASSES = 10,
     PARAMETERS = 407050,
-    TURNED = 5120,
+    TRANSPOSED = 5120,
     ARENA = 29248,
     LOGITS = 28928,
     DLOGITS = 29088,
@@ -29,7 +29,7 @@ enum {
 
 /* Transposes t of weights. */
 enum {
-    turned_layers_1_w = 0, /* (10, 512) */
+    transposed_layers_1_w = 0, /* (10, 512) */
 };
 
 /* Buffers in the arena a. Those that are never alive together share bytes. */
@@ -87,16 +87,16 @@ static void linear_backward_w_16_784_512(float *x0, float *x1, const float *x2, 
     linear_backward_w(x0, x1, x2, x3, 16, 784, 512);
 }
 
-static void turn(float *t, const float *p)
+static void transpose_weights(float *t, const float *p)
 {
     (void)t, (void)p;
-    transpose(t + turned_layers_1_w, 512, p + layers_1_w, 10, 512, 10);
+    transpose(t + transposed_layers_1_w, 512, p + layers_1_w, 10, 512, 10);
 }
 
 static void backward(float *a, float *g, const float *p, const float *t)
 {
     (void)p, (void)t;
-    linear_backward_x_16_512_10_0(a + dlayers_0_y, t + turned_layers_1_w, a + dlogits);
+    linear_backward_x_16_512_10_0(a + dlayers_0_y, t + transposed_layers_1_w, a + dlogits);
     linear_backward_w_16_512_10(g + layers_1_w, g + layers_1_b, a + layers_0_y, a + dlogits);
     relu_backward_8192(a + dlayers_0_y, a + layers_0_y, a + dlayers_0_y);
     linear_backward_w_16_784_512(g + layers_0_w, g + layers_0_b, a + prepare_y, a + dlayers_0_y);

@@ -17,7 +17,7 @@ enum {
     PIXELS = 784,
     CLASSES = 10,
     PARAMETERS = 33930,
-    TURNED = 29312,
+    TRANSPOSED = 29312,
     ARENA = 38416,
     LOGITS = 6528,
     DLOGITS = 6544,
@@ -44,12 +44,12 @@ enum {
 
 /* Transposes t of weights. */
 enum {
-    turned_head_w = 0, /* (10, 64) */
-    turned_ff_w_down = 640, /* (64, 128) */
-    turned_ff_w_up = 8832, /* (128, 64) */
-    turned_attn_w_q = 17024, /* (64, 64) */
-    turned_attn_w_k = 21120, /* (64, 64) */
-    turned_attn_w_v = 25216, /* (64, 64) */
+    transposed_head_w = 0, /* (10, 64) */
+    transposed_ff_w_down = 640, /* (64, 128) */
+    transposed_ff_w_up = 8832, /* (128, 64) */
+    transposed_attn_w_q = 17024, /* (64, 64) */
+    transposed_attn_w_k = 21120, /* (64, 64) */
+    transposed_attn_w_v = 25216, /* (64, 64) */
 };
 
 /* Buffers in the arena a. Those that are never alive together share bytes. */
@@ -62,7 +62,7 @@ enum {
     attn_v = 21952, /* (1, 49, 64), from call 7 to 22 */
     attn_z = 25088, /* (1, 49, 64), from call 8 to 21 */
     attn_pattern = 28224, /* (1, 1, 49, PADDED(49)), from call 8 to 22 */
-    attn_turned = 0, /* (64, PADDED(49)), from call 8 to 8 */
+    attn_transposed = 0, /* (64, PADDED(49)), from call 8 to 8 */
     ff_hidden_pre = 0, /* (1, 49, 128), from call 9 to 19 */
     pool_y = 6272, /* (1, 128), from call 11 to 17 */
     ff_y = 6400, /* (1, 64), from call 12 to 15 */
@@ -75,7 +75,7 @@ enum {
     dattn_q = 4096, /* (1, 49, 64), from call 22 to 24 */
     dattn_k = 7232, /* (1, 49, 64), from call 22 to 26 */
     dattn_v = 25088, /* (1, 49, 64), from call 22 to 28 */
-    attn_turned_v = 0, /* (64, PADDED(49)), from call 22 to 22 */
+    attn_transposed_v = 0, /* (64, PADDED(49)), from call 22 to 22 */
     dattn_scores = 34496, /* (49, PADDED(49)), from call 22 to 22 */
     dpatch_y = 0, /* (1, 49, 64), from call 23 to 31 */
 };
@@ -140,7 +140,7 @@ static void forward(float *a, const float *p, const uint8_t *const *images)
     linear_forward_49_64_64(a + attn_q, p + attn_w_q, p + attn_b_q, a + patch_y);
     linear_forward_49_64_64(a + attn_k, p + attn_w_k, p + attn_b_k, a + patch_y);
     linear_forward_49_64_64(a + attn_v, p + attn_w_v, p + attn_b_v, a + patch_y);
-    attention_forward_1_49_49_1_64_0p125(a + attn_z, a + attn_pattern, a + attn_turned, a + attn_q, a + attn_k, a + attn_v);
+    attention_forward_1_49_49_1_64_0p125(a + attn_z, a + attn_pattern, a + attn_transposed, a + attn_q, a + attn_k, a + attn_v);
     linear_forward_49_64_128(a + ff_hidden_pre, p + ff_w_up, p + ff_b_up, a + attn_z);
     relu_forward_6272(a + ff_hidden_pre, a + ff_hidden_pre);
     mean_pool_forward_1_49_128(a + pool_y, a + ff_hidden_pre);
@@ -212,34 +212,34 @@ static void linear_backward_w_49_16_64(float *x0, float *x1, const float *x2, co
     linear_backward_w(x0, x1, x2, x3, 49, 16, 64);
 }
 
-static void turn(float *t, const float *p)
+static void transpose_weights(float *t, const float *p)
 {
     (void)t, (void)p;
-    transpose(t + turned_head_w, 64, p + head_w, 10, 64, 10);
-    transpose(t + turned_ff_w_down, 128, p + ff_w_down, 64, 128, 64);
-    transpose(t + turned_ff_w_up, 64, p + ff_w_up, 128, 64, 128);
-    transpose(t + turned_attn_w_q, 64, p + attn_w_q, 64, 64, 64);
-    transpose(t + turned_attn_w_k, 64, p + attn_w_k, 64, 64, 64);
-    transpose(t + turned_attn_w_v, 64, p + attn_w_v, 64, 64, 64);
+    transpose(t + transposed_head_w, 64, p + head_w, 10, 64, 10);
+    transpose(t + transposed_ff_w_down, 128, p + ff_w_down, 64, 128, 64);
+    transpose(t + transposed_ff_w_up, 64, p + ff_w_up, 128, 64, 128);
+    transpose(t + transposed_attn_w_q, 64, p + attn_w_q, 64, 64, 64);
+    transpose(t + transposed_attn_w_k, 64, p + attn_w_k, 64, 64, 64);
+    transpose(t + transposed_attn_w_v, 64, p + attn_w_v, 64, 64, 64);
 }
 
 static void backward(float *a, float *g, const float *p, const float *t)
 {
     (void)p, (void)t;
-    linear_backward_x_1_64_10_0(a + dff_y, t + turned_head_w, a + dlogits);
+    linear_backward_x_1_64_10_0(a + dff_y, t + transposed_head_w, a + dlogits);
     linear_backward_w_1_64_10(g + head_w, g + head_b, a + ff_y, a + dlogits);
-    linear_backward_x_1_128_64_0(a + dpool_y, t + turned_ff_w_down, a + dff_y);
+    linear_backward_x_1_128_64_0(a + dpool_y, t + transposed_ff_w_down, a + dff_y);
     linear_backward_w_1_128_64(g + ff_w_down, g + ff_b_down, a + pool_y, a + dff_y);
     mean_pool_backward_1_49_128(a + dff_hidden_pre, a + dpool_y);
     relu_backward_6272(a + dff_hidden_pre, a + ff_hidden_pre, a + dff_hidden_pre);
-    linear_backward_x_49_64_128_0(a + dattn_z, t + turned_ff_w_up, a + dff_hidden_pre);
+    linear_backward_x_49_64_128_0(a + dattn_z, t + transposed_ff_w_up, a + dff_hidden_pre);
     linear_backward_w_49_64_128(g + ff_w_up, g + ff_b_up, a + attn_z, a + dff_hidden_pre);
-    attention_backward_1_49_49_1_64_0p125(a + dattn_q, a + dattn_k, a + dattn_v, a + attn_turned_v, a + dattn_scores, a + attn_q, a + attn_k, a + attn_v, a + attn_pattern, a + dattn_z);
-    linear_backward_x_49_64_64_0(a + dpatch_y, t + turned_attn_w_q, a + dattn_q);
+    attention_backward_1_49_49_1_64_0p125(a + dattn_q, a + dattn_k, a + dattn_v, a + attn_transposed_v, a + dattn_scores, a + attn_q, a + attn_k, a + attn_v, a + attn_pattern, a + dattn_z);
+    linear_backward_x_49_64_64_0(a + dpatch_y, t + transposed_attn_w_q, a + dattn_q);
     linear_backward_w_49_64_64(g + attn_w_q, g + attn_b_q, a + patch_y, a + dattn_q);
-    linear_backward_x_49_64_64_1(a + dpatch_y, t + turned_attn_w_k, a + dattn_k);
+    linear_backward_x_49_64_64_1(a + dpatch_y, t + transposed_attn_w_k, a + dattn_k);
     linear_backward_w_49_64_64(g + attn_w_k, g + attn_b_k, a + patch_y, a + dattn_k);
-    linear_backward_x_49_64_64_1(a + dpatch_y, t + turned_attn_w_v, a + dattn_v);
+    linear_backward_x_49_64_64_1(a + dpatch_y, t + transposed_attn_w_v, a + dattn_v);
     linear_backward_w_49_64_64(g + attn_w_v, g + attn_b_v, a + patch_y, a + dattn_v);
     relu_backward_3136(a + dpatch_y, a + patch_y, a + dpatch_y);
     positions_backward_1_49_64(g + positions_pos, a + dpatch_y);

@@ -18,7 +18,7 @@ enum {
     PIXELS = 784,
     CLASSES = 10,
     PARAMETERS = 3450,
-    TURNED = 2208,
+    TRANSPOSED = 2208,
     ARENA = 24624,
     LOGITS = 14176,
     DLOGITS = 14192,
@@ -51,13 +51,13 @@ enum {
 
 /* Transposes t of weights. */
 enum {
-    turned_head_w = 0, /* (10, 16) */
-    turned_ff_inner_w_down = 160, /* (16, 32) */
-    turned_ff_inner_w_up = 672, /* (32, 16) */
-    turned_attn_inner_w_o = 1184, /* (16, 16) */
-    turned_attn_inner_w_q = 1440, /* (16, 16) */
-    turned_attn_inner_w_k = 1696, /* (16, 16) */
-    turned_attn_inner_w_v = 1952, /* (16, 16) */
+    transposed_head_w = 0, /* (10, 16) */
+    transposed_ff_inner_w_down = 160, /* (16, 32) */
+    transposed_ff_inner_w_up = 672, /* (32, 16) */
+    transposed_attn_inner_w_o = 1184, /* (16, 16) */
+    transposed_attn_inner_w_q = 1440, /* (16, 16) */
+    transposed_attn_inner_w_k = 1696, /* (16, 16) */
+    transposed_attn_inner_w_v = 1952, /* (16, 16) */
 };
 
 /* Buffers in the arena a. Those that are never alive together share bytes. */
@@ -73,7 +73,7 @@ enum {
     attn_inner_v = 20384, /* (1, 49, 16), from call 8 to 28 */
     attn_inner_z = 21168, /* (1, 49, 16), from call 9 to 27 */
     attn_inner_pattern = 0, /* (1, 4, 49, PADDED(49)), from call 9 to 28 */
-    attn_inner_turned = 12544, /* (4, PADDED(49)), from call 9 to 9 */
+    attn_inner_transposed = 12544, /* (4, PADDED(49)), from call 9 to 9 */
     attn_inner_y = 12544, /* (1, 49, 16), from call 10 to 11 */
     ff_norm_y = 21952, /* (1, 49, 16), from call 11 to 24 */
     ff_norm_xhat = 22736, /* (1, 49, 16), from call 11 to 25 */
@@ -92,7 +92,7 @@ enum {
     dattn_inner_q = 21168, /* (1, 49, 16), from call 28 to 30 */
     dattn_inner_k = 22736, /* (1, 49, 16), from call 28 to 32 */
     dattn_inner_v = 23520, /* (1, 49, 16), from call 28 to 34 */
-    attn_inner_turned_v = 24304, /* (4, PADDED(49)), from call 28 to 28 */
+    attn_inner_transposed_v = 24304, /* (4, PADDED(49)), from call 28 to 28 */
     dattn_inner_scores = 12544, /* (49, PADDED(49)), from call 28 to 28 */
     dattn_norm_y = 0, /* (1, 49, 16), from call 29 to 35 */
     dpatch_y = 784, /* (1, 49, 16), from call 35 to 38 */
@@ -159,7 +159,7 @@ static void forward(float *a, const float *p, const uint8_t *const *images)
     linear_forward_49_16_16(a + attn_inner_q, p + attn_inner_w_q, p + attn_inner_b_q, a + attn_norm_y);
     linear_forward_49_16_16(a + attn_inner_k, p + attn_inner_w_k, p + attn_inner_b_k, a + attn_norm_y);
     linear_forward_49_16_16(a + attn_inner_v, p + attn_inner_w_v, p + attn_inner_b_v, a + attn_norm_y);
-    attention_forward_1_49_49_4_4_0p5(a + attn_inner_z, a + attn_inner_pattern, a + attn_inner_turned, a + attn_inner_q, a + attn_inner_k, a + attn_inner_v);
+    attention_forward_1_49_49_4_4_0p5(a + attn_inner_z, a + attn_inner_pattern, a + attn_inner_transposed, a + attn_inner_q, a + attn_inner_k, a + attn_inner_v);
     linear_forward_49_16_16(a + attn_inner_y, p + attn_inner_w_o, p + attn_inner_b_o, a + attn_inner_z);
     layer_norm_forward_49_16_1em05(a + ff_norm_y, a + ff_norm_xhat, a + ff_norm_std_inv, p + ff_norm_gain, p + ff_norm_bias, a + attn_inner_y);
     linear_forward_49_16_32(a + ff_inner_hidden_pre, p + ff_inner_w_up, p + ff_inner_b_up, a + ff_norm_y);
@@ -233,38 +233,38 @@ static void positions_backward_1_49_16(float *x0, const float *x1)
     positions_backward(x0, x1, 1, 49, 16);
 }
 
-static void turn(float *t, const float *p)
+static void transpose_weights(float *t, const float *p)
 {
     (void)t, (void)p;
-    transpose(t + turned_head_w, 16, p + head_w, 10, 16, 10);
-    transpose(t + turned_ff_inner_w_down, 32, p + ff_inner_w_down, 16, 32, 16);
-    transpose(t + turned_ff_inner_w_up, 16, p + ff_inner_w_up, 32, 16, 32);
-    transpose(t + turned_attn_inner_w_o, 16, p + attn_inner_w_o, 16, 16, 16);
-    transpose(t + turned_attn_inner_w_q, 16, p + attn_inner_w_q, 16, 16, 16);
-    transpose(t + turned_attn_inner_w_k, 16, p + attn_inner_w_k, 16, 16, 16);
-    transpose(t + turned_attn_inner_w_v, 16, p + attn_inner_w_v, 16, 16, 16);
+    transpose(t + transposed_head_w, 16, p + head_w, 10, 16, 10);
+    transpose(t + transposed_ff_inner_w_down, 32, p + ff_inner_w_down, 16, 32, 16);
+    transpose(t + transposed_ff_inner_w_up, 16, p + ff_inner_w_up, 32, 16, 32);
+    transpose(t + transposed_attn_inner_w_o, 16, p + attn_inner_w_o, 16, 16, 16);
+    transpose(t + transposed_attn_inner_w_q, 16, p + attn_inner_w_q, 16, 16, 16);
+    transpose(t + transposed_attn_inner_w_k, 16, p + attn_inner_w_k, 16, 16, 16);
+    transpose(t + transposed_attn_inner_w_v, 16, p + attn_inner_w_v, 16, 16, 16);
 }
 
 static void backward(float *a, float *g, const float *p, const float *t)
 {
     (void)p, (void)t;
-    linear_backward_x_1_16_10_0(a + dff_inner_y, t + turned_head_w, a + dlogits);
+    linear_backward_x_1_16_10_0(a + dff_inner_y, t + transposed_head_w, a + dlogits);
     linear_backward_w_1_16_10(g + head_w, g + head_b, a + ff_inner_y, a + dlogits);
-    linear_backward_x_1_32_16_0(a + dpool_y, t + turned_ff_inner_w_down, a + dff_inner_y);
+    linear_backward_x_1_32_16_0(a + dpool_y, t + transposed_ff_inner_w_down, a + dff_inner_y);
     linear_backward_w_1_32_16(g + ff_inner_w_down, g + ff_inner_b_down, a + pool_y, a + dff_inner_y);
     mean_pool_backward_1_49_32(a + dff_inner_hidden_pre, a + dpool_y);
     relu_backward_1568(a + dff_inner_hidden_pre, a + ff_inner_hidden_pre, a + dff_inner_hidden_pre);
-    linear_backward_x_49_16_32_0(a + dff_norm_y, t + turned_ff_inner_w_up, a + dff_inner_hidden_pre);
+    linear_backward_x_49_16_32_0(a + dff_norm_y, t + transposed_ff_inner_w_up, a + dff_inner_hidden_pre);
     linear_backward_w_49_16_32(g + ff_inner_w_up, g + ff_inner_b_up, a + ff_norm_y, a + dff_inner_hidden_pre);
     layer_norm_backward_49_16_0(a + dattn_inner_y, g + ff_norm_gain, g + ff_norm_bias, p + ff_norm_gain, a + ff_norm_xhat, a + ff_norm_std_inv, a + dff_norm_y);
-    linear_backward_x_49_16_16_0(a + dattn_inner_z, t + turned_attn_inner_w_o, a + dattn_inner_y);
+    linear_backward_x_49_16_16_0(a + dattn_inner_z, t + transposed_attn_inner_w_o, a + dattn_inner_y);
     linear_backward_w_49_16_16(g + attn_inner_w_o, g + attn_inner_b_o, a + attn_inner_z, a + dattn_inner_y);
-    attention_backward_1_49_49_4_4_0p5(a + dattn_inner_q, a + dattn_inner_k, a + dattn_inner_v, a + attn_inner_turned_v, a + dattn_inner_scores, a + attn_inner_q, a + attn_inner_k, a + attn_inner_v, a + attn_inner_pattern, a + dattn_inner_z);
-    linear_backward_x_49_16_16_0(a + dattn_norm_y, t + turned_attn_inner_w_q, a + dattn_inner_q);
+    attention_backward_1_49_49_4_4_0p5(a + dattn_inner_q, a + dattn_inner_k, a + dattn_inner_v, a + attn_inner_transposed_v, a + dattn_inner_scores, a + attn_inner_q, a + attn_inner_k, a + attn_inner_v, a + attn_inner_pattern, a + dattn_inner_z);
+    linear_backward_x_49_16_16_0(a + dattn_norm_y, t + transposed_attn_inner_w_q, a + dattn_inner_q);
     linear_backward_w_49_16_16(g + attn_inner_w_q, g + attn_inner_b_q, a + attn_norm_y, a + dattn_inner_q);
-    linear_backward_x_49_16_16_1(a + dattn_norm_y, t + turned_attn_inner_w_k, a + dattn_inner_k);
+    linear_backward_x_49_16_16_1(a + dattn_norm_y, t + transposed_attn_inner_w_k, a + dattn_inner_k);
     linear_backward_w_49_16_16(g + attn_inner_w_k, g + attn_inner_b_k, a + attn_norm_y, a + dattn_inner_k);
-    linear_backward_x_49_16_16_1(a + dattn_norm_y, t + turned_attn_inner_w_v, a + dattn_inner_v);
+    linear_backward_x_49_16_16_1(a + dattn_norm_y, t + transposed_attn_inner_w_v, a + dattn_inner_v);
     linear_backward_w_49_16_16(g + attn_inner_w_v, g + attn_inner_b_v, a + attn_norm_y, a + dattn_inner_v);
     layer_norm_backward_49_16_0(a + dpatch_y, g + attn_norm_gain, g + attn_norm_bias, p + attn_norm_gain, a + attn_norm_xhat, a + attn_norm_std_inv, a + dattn_norm_y);
     relu_backward_784(a + dpatch_y, a + patch_y, a + dpatch_y);

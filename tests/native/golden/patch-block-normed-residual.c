@@ -19,7 +19,7 @@ enum {
     PIXELS = 784,
     CLASSES = 10,
     PARAMETERS = 3178,
-    TURNED = 1952,
+    TRANSPOSED = 1952,
     ARENA = 15984,
     LOGITS = 4752,
     DLOGITS = 4784,
@@ -50,12 +50,12 @@ enum {
 
 /* Transposes t of weights. */
 enum {
-    turned_head_w = 0, /* (10, 16) */
-    turned_ff_inner_inner_w_down = 160, /* (16, 32) */
-    turned_ff_inner_inner_w_up = 672, /* (32, 16) */
-    turned_attn_inner_inner_w_q = 1184, /* (16, 16) */
-    turned_attn_inner_inner_w_k = 1440, /* (16, 16) */
-    turned_attn_inner_inner_w_v = 1696, /* (16, 16) */
+    transposed_head_w = 0, /* (10, 16) */
+    transposed_ff_inner_inner_w_down = 160, /* (16, 32) */
+    transposed_ff_inner_inner_w_up = 672, /* (32, 16) */
+    transposed_attn_inner_inner_w_q = 1184, /* (16, 16) */
+    transposed_attn_inner_inner_w_k = 1440, /* (16, 16) */
+    transposed_attn_inner_inner_w_v = 1696, /* (16, 16) */
 };
 
 /* Buffers in the arena a. Those that are never alive together share bytes. */
@@ -71,7 +71,7 @@ enum {
     attn_inner_inner_v = 12000, /* (1, 49, 16), from call 8 to 29 */
     attn_inner_inner_z = 4160, /* (1, 49, 16), from call 9 to 10 */
     attn_inner_inner_pattern = 0, /* (1, 1, 49, PADDED(49)), from call 9 to 29 */
-    attn_inner_inner_turned = 3136, /* (16, PADDED(49)), from call 9 to 9 */
+    attn_inner_inner_transposed = 3136, /* (16, PADDED(49)), from call 9 to 9 */
     attn_y = 3136, /* (1, 49, 16), from call 10 to 12 */
     ff_mean_y = 4736, /* (1, 16), from call 11 to 17 */
     ff_inner_norm_y = 6272, /* (1, 49, 16), from call 12 to 27 */
@@ -91,7 +91,7 @@ enum {
     dattn_inner_inner_q = 12784, /* (1, 49, 16), from call 29 to 31 */
     dattn_inner_inner_k = 14352, /* (1, 49, 16), from call 29 to 33 */
     dattn_inner_inner_v = 15136, /* (1, 49, 16), from call 29 to 35 */
-    attn_inner_inner_turned_v = 6272, /* (16, PADDED(49)), from call 29 to 29 */
+    attn_inner_inner_transposed_v = 6272, /* (16, PADDED(49)), from call 29 to 29 */
     dattn_inner_inner_scores = 3136, /* (49, PADDED(49)), from call 29 to 29 */
     dattn_inner_norm_y = 0, /* (1, 49, 16), from call 30 to 36 */
 };
@@ -169,7 +169,7 @@ static void forward(float *a, const float *p, const uint8_t *const *images)
     linear_forward_49_16_16(a + attn_inner_inner_q, p + attn_inner_inner_w_q, p + attn_inner_inner_b_q, a + attn_inner_norm_y);
     linear_forward_49_16_16(a + attn_inner_inner_k, p + attn_inner_inner_w_k, p + attn_inner_inner_b_k, a + attn_inner_norm_y);
     linear_forward_49_16_16(a + attn_inner_inner_v, p + attn_inner_inner_w_v, p + attn_inner_inner_b_v, a + attn_inner_norm_y);
-    attention_forward_1_49_49_1_16_0p25(a + attn_inner_inner_z, a + attn_inner_inner_pattern, a + attn_inner_inner_turned, a + attn_inner_inner_q, a + attn_inner_inner_k, a + attn_inner_inner_v);
+    attention_forward_1_49_49_1_16_0p25(a + attn_inner_inner_z, a + attn_inner_inner_pattern, a + attn_inner_inner_transposed, a + attn_inner_inner_q, a + attn_inner_inner_k, a + attn_inner_inner_v);
     residual_forward_784(a + attn_y, a + patch_y, a + attn_inner_inner_z);
     mean_pool_forward_1_49_16(a + ff_mean_y, a + attn_y);
     layer_norm_forward_49_16_1em05(a + ff_inner_norm_y, a + ff_inner_norm_xhat, a + ff_inner_norm_std_inv, p + ff_inner_norm_gain, p + ff_inner_norm_bias, a + attn_y);
@@ -249,36 +249,36 @@ static void positions_backward_1_49_16(float *x0, const float *x1)
     positions_backward(x0, x1, 1, 49, 16);
 }
 
-static void turn(float *t, const float *p)
+static void transpose_weights(float *t, const float *p)
 {
     (void)t, (void)p;
-    transpose(t + turned_head_w, 16, p + head_w, 10, 16, 10);
-    transpose(t + turned_ff_inner_inner_w_down, 32, p + ff_inner_inner_w_down, 16, 32, 16);
-    transpose(t + turned_ff_inner_inner_w_up, 16, p + ff_inner_inner_w_up, 32, 16, 32);
-    transpose(t + turned_attn_inner_inner_w_q, 16, p + attn_inner_inner_w_q, 16, 16, 16);
-    transpose(t + turned_attn_inner_inner_w_k, 16, p + attn_inner_inner_w_k, 16, 16, 16);
-    transpose(t + turned_attn_inner_inner_w_v, 16, p + attn_inner_inner_w_v, 16, 16, 16);
+    transpose(t + transposed_head_w, 16, p + head_w, 10, 16, 10);
+    transpose(t + transposed_ff_inner_inner_w_down, 32, p + ff_inner_inner_w_down, 16, 32, 16);
+    transpose(t + transposed_ff_inner_inner_w_up, 16, p + ff_inner_inner_w_up, 32, 16, 32);
+    transpose(t + transposed_attn_inner_inner_w_q, 16, p + attn_inner_inner_w_q, 16, 16, 16);
+    transpose(t + transposed_attn_inner_inner_w_k, 16, p + attn_inner_inner_w_k, 16, 16, 16);
+    transpose(t + transposed_attn_inner_inner_w_v, 16, p + attn_inner_inner_w_v, 16, 16, 16);
 }
 
 static void backward(float *a, float *g, const float *p, const float *t)
 {
     (void)p, (void)t;
-    linear_backward_x_1_16_10_0(a + dff_y, t + turned_head_w, a + dlogits);
+    linear_backward_x_1_16_10_0(a + dff_y, t + transposed_head_w, a + dlogits);
     linear_backward_w_1_16_10(g + head_w, g + head_b, a + ff_y, a + dlogits);
     mean_pool_backward_1_49_16(a + dattn_y, a + dff_y);
-    linear_backward_x_1_32_16_0(a + dpool_y, t + turned_ff_inner_inner_w_down, a + dff_y);
+    linear_backward_x_1_32_16_0(a + dpool_y, t + transposed_ff_inner_inner_w_down, a + dff_y);
     linear_backward_w_1_32_16(g + ff_inner_inner_w_down, g + ff_inner_inner_b_down, a + pool_y, a + dff_y);
     mean_pool_backward_1_49_32(a + dff_inner_inner_hidden_pre, a + dpool_y);
     relu_backward_1568(a + dff_inner_inner_hidden_pre, a + ff_inner_inner_hidden_pre, a + dff_inner_inner_hidden_pre);
-    linear_backward_x_49_16_32_0(a + dff_inner_norm_y, t + turned_ff_inner_inner_w_up, a + dff_inner_inner_hidden_pre);
+    linear_backward_x_49_16_32_0(a + dff_inner_norm_y, t + transposed_ff_inner_inner_w_up, a + dff_inner_inner_hidden_pre);
     linear_backward_w_49_16_32(g + ff_inner_inner_w_up, g + ff_inner_inner_b_up, a + ff_inner_norm_y, a + dff_inner_inner_hidden_pre);
     layer_norm_backward_49_16_1(a + dattn_y, g + ff_inner_norm_gain, g + ff_inner_norm_bias, p + ff_inner_norm_gain, a + ff_inner_norm_xhat, a + ff_inner_norm_std_inv, a + dff_inner_norm_y);
-    attention_backward_1_49_49_1_16_0p25(a + dattn_inner_inner_q, a + dattn_inner_inner_k, a + dattn_inner_inner_v, a + attn_inner_inner_turned_v, a + dattn_inner_inner_scores, a + attn_inner_inner_q, a + attn_inner_inner_k, a + attn_inner_inner_v, a + attn_inner_inner_pattern, a + dattn_y);
-    linear_backward_x_49_16_16_0(a + dattn_inner_norm_y, t + turned_attn_inner_inner_w_q, a + dattn_inner_inner_q);
+    attention_backward_1_49_49_1_16_0p25(a + dattn_inner_inner_q, a + dattn_inner_inner_k, a + dattn_inner_inner_v, a + attn_inner_inner_transposed_v, a + dattn_inner_inner_scores, a + attn_inner_inner_q, a + attn_inner_inner_k, a + attn_inner_inner_v, a + attn_inner_inner_pattern, a + dattn_y);
+    linear_backward_x_49_16_16_0(a + dattn_inner_norm_y, t + transposed_attn_inner_inner_w_q, a + dattn_inner_inner_q);
     linear_backward_w_49_16_16(g + attn_inner_inner_w_q, g + attn_inner_inner_b_q, a + attn_inner_norm_y, a + dattn_inner_inner_q);
-    linear_backward_x_49_16_16_1(a + dattn_inner_norm_y, t + turned_attn_inner_inner_w_k, a + dattn_inner_inner_k);
+    linear_backward_x_49_16_16_1(a + dattn_inner_norm_y, t + transposed_attn_inner_inner_w_k, a + dattn_inner_inner_k);
     linear_backward_w_49_16_16(g + attn_inner_inner_w_k, g + attn_inner_inner_b_k, a + attn_inner_norm_y, a + dattn_inner_inner_k);
-    linear_backward_x_49_16_16_1(a + dattn_inner_norm_y, t + turned_attn_inner_inner_w_v, a + dattn_inner_inner_v);
+    linear_backward_x_49_16_16_1(a + dattn_inner_norm_y, t + transposed_attn_inner_inner_w_v, a + dattn_inner_inner_v);
     linear_backward_w_49_16_16(g + attn_inner_inner_w_v, g + attn_inner_inner_b_v, a + attn_inner_norm_y, a + dattn_inner_inner_v);
     layer_norm_backward_49_16_1(a + dattn_y, g + attn_inner_norm_gain, g + attn_inner_norm_bias, p + attn_inner_norm_gain, a + attn_inner_norm_xhat, a + attn_inner_norm_std_inv, a + dattn_inner_norm_y);
     relu_backward_784(a + dattn_y, a + patch_y, a + dattn_y);

@@ -19,7 +19,7 @@ enum {
     PIXELS = 784,
     CLASSES = 10,
     PARAMETERS = 204938,
-    TURNED = 197248,
+    TRANSPOSED = 197248,
     ARENA = 267856,
     LOGITS = 150592,
     DLOGITS = 150608,
@@ -102,31 +102,31 @@ enum {
 
 /* Transposes t of weights. */
 enum {
-    turned_head_w = 0, /* (10, 64) */
-    turned_blocks_3_ff_w_down = 640, /* (64, 256) */
-    turned_blocks_3_ff_w_up = 17024, /* (256, 64) */
-    turned_blocks_3_attn_w_o = 33408, /* (64, 64) */
-    turned_blocks_3_attn_w_q = 37504, /* (64, 64) */
-    turned_blocks_3_attn_w_k = 41600, /* (64, 64) */
-    turned_blocks_3_attn_w_v = 45696, /* (64, 64) */
-    turned_blocks_2_ff_w_down = 49792, /* (64, 256) */
-    turned_blocks_2_ff_w_up = 66176, /* (256, 64) */
-    turned_blocks_2_attn_w_o = 82560, /* (64, 64) */
-    turned_blocks_2_attn_w_q = 86656, /* (64, 64) */
-    turned_blocks_2_attn_w_k = 90752, /* (64, 64) */
-    turned_blocks_2_attn_w_v = 94848, /* (64, 64) */
-    turned_blocks_1_ff_w_down = 98944, /* (64, 256) */
-    turned_blocks_1_ff_w_up = 115328, /* (256, 64) */
-    turned_blocks_1_attn_w_o = 131712, /* (64, 64) */
-    turned_blocks_1_attn_w_q = 135808, /* (64, 64) */
-    turned_blocks_1_attn_w_k = 139904, /* (64, 64) */
-    turned_blocks_1_attn_w_v = 144000, /* (64, 64) */
-    turned_blocks_0_ff_w_down = 148096, /* (64, 256) */
-    turned_blocks_0_ff_w_up = 164480, /* (256, 64) */
-    turned_blocks_0_attn_w_o = 180864, /* (64, 64) */
-    turned_blocks_0_attn_w_q = 184960, /* (64, 64) */
-    turned_blocks_0_attn_w_k = 189056, /* (64, 64) */
-    turned_blocks_0_attn_w_v = 193152, /* (64, 64) */
+    transposed_head_w = 0, /* (10, 64) */
+    transposed_blocks_3_ff_w_down = 640, /* (64, 256) */
+    transposed_blocks_3_ff_w_up = 17024, /* (256, 64) */
+    transposed_blocks_3_attn_w_o = 33408, /* (64, 64) */
+    transposed_blocks_3_attn_w_q = 37504, /* (64, 64) */
+    transposed_blocks_3_attn_w_k = 41600, /* (64, 64) */
+    transposed_blocks_3_attn_w_v = 45696, /* (64, 64) */
+    transposed_blocks_2_ff_w_down = 49792, /* (64, 256) */
+    transposed_blocks_2_ff_w_up = 66176, /* (256, 64) */
+    transposed_blocks_2_attn_w_o = 82560, /* (64, 64) */
+    transposed_blocks_2_attn_w_q = 86656, /* (64, 64) */
+    transposed_blocks_2_attn_w_k = 90752, /* (64, 64) */
+    transposed_blocks_2_attn_w_v = 94848, /* (64, 64) */
+    transposed_blocks_1_ff_w_down = 98944, /* (64, 256) */
+    transposed_blocks_1_ff_w_up = 115328, /* (256, 64) */
+    transposed_blocks_1_attn_w_o = 131712, /* (64, 64) */
+    transposed_blocks_1_attn_w_q = 135808, /* (64, 64) */
+    transposed_blocks_1_attn_w_k = 139904, /* (64, 64) */
+    transposed_blocks_1_attn_w_v = 144000, /* (64, 64) */
+    transposed_blocks_0_ff_w_down = 148096, /* (64, 256) */
+    transposed_blocks_0_ff_w_up = 164480, /* (256, 64) */
+    transposed_blocks_0_attn_w_o = 180864, /* (64, 64) */
+    transposed_blocks_0_attn_w_q = 184960, /* (64, 64) */
+    transposed_blocks_0_attn_w_k = 189056, /* (64, 64) */
+    transposed_blocks_0_attn_w_v = 193152, /* (64, 64) */
 };
 
 /* Buffers in the arena a. Those that are never alive together share bytes. */
@@ -142,7 +142,7 @@ enum {
     blocks_0_attn_v = 175616, /* (1, 49, 64), from call 7 to 115 */
     blocks_0_attn_z = 178752, /* (1, 49, 64), from call 8 to 114 */
     blocks_0_attn_pattern = 0, /* (1, 4, 49, PADDED(49)), from call 8 to 115 */
-    blocks_0_attn_turned = 12544, /* (16, PADDED(49)), from call 8 to 8 */
+    blocks_0_attn_transposed = 12544, /* (16, PADDED(49)), from call 8 to 8 */
     blocks_0_attn_y = 12544, /* (1, 49, 64), from call 9 to 10 */
     blocks_0_norm2_y = 181888, /* (1, 49, 64), from call 11 to 111 */
     blocks_0_norm2_xhat = 185024, /* (1, 49, 64), from call 11 to 112 */
@@ -158,7 +158,7 @@ enum {
     blocks_1_attn_v = 200704, /* (1, 49, 64), from call 19 to 99 */
     blocks_1_attn_z = 203840, /* (1, 49, 64), from call 20 to 98 */
     blocks_1_attn_pattern = 37632, /* (1, 4, 49, PADDED(49)), from call 20 to 99 */
-    blocks_1_attn_turned = 50176, /* (16, PADDED(49)), from call 20 to 20 */
+    blocks_1_attn_transposed = 50176, /* (16, PADDED(49)), from call 20 to 20 */
     blocks_1_attn_y = 50176, /* (1, 49, 64), from call 21 to 22 */
     blocks_1_norm2_y = 206976, /* (1, 49, 64), from call 23 to 95 */
     blocks_1_norm2_xhat = 210112, /* (1, 49, 64), from call 23 to 96 */
@@ -174,7 +174,7 @@ enum {
     blocks_2_attn_v = 225792, /* (1, 49, 64), from call 31 to 83 */
     blocks_2_attn_z = 228928, /* (1, 49, 64), from call 32 to 82 */
     blocks_2_attn_pattern = 75264, /* (1, 4, 49, PADDED(49)), from call 32 to 83 */
-    blocks_2_attn_turned = 87808, /* (16, PADDED(49)), from call 32 to 32 */
+    blocks_2_attn_transposed = 87808, /* (16, PADDED(49)), from call 32 to 32 */
     blocks_2_attn_y = 87808, /* (1, 49, 64), from call 33 to 34 */
     blocks_2_norm2_y = 232064, /* (1, 49, 64), from call 35 to 79 */
     blocks_2_norm2_xhat = 235200, /* (1, 49, 64), from call 35 to 80 */
@@ -190,7 +190,7 @@ enum {
     blocks_3_attn_v = 250880, /* (1, 49, 64), from call 43 to 67 */
     blocks_3_attn_z = 254016, /* (1, 49, 64), from call 44 to 66 */
     blocks_3_attn_pattern = 112896, /* (1, 4, 49, PADDED(49)), from call 44 to 67 */
-    blocks_3_attn_turned = 125440, /* (16, PADDED(49)), from call 44 to 44 */
+    blocks_3_attn_transposed = 125440, /* (16, PADDED(49)), from call 44 to 44 */
     blocks_3_attn_y = 125440, /* (1, 49, 64), from call 45 to 46 */
     blocks_3_norm2_y = 257152, /* (1, 49, 64), from call 47 to 63 */
     blocks_3_norm2_xhat = 260288, /* (1, 49, 64), from call 47 to 64 */
@@ -213,7 +213,7 @@ enum {
     dblocks_3_attn_q = 128576, /* (1, 49, 64), from call 67 to 69 */
     dblocks_3_attn_k = 131712, /* (1, 49, 64), from call 67 to 71 */
     dblocks_3_attn_v = 134848, /* (1, 49, 64), from call 67 to 73 */
-    blocks_3_attn_turned_v = 141120, /* (16, PADDED(49)), from call 67 to 67 */
+    blocks_3_attn_transposed_v = 141120, /* (16, PADDED(49)), from call 67 to 67 */
     dblocks_3_attn_scores = 137984, /* (49, PADDED(49)), from call 67 to 67 */
     dblocks_3_norm1_y = 112896, /* (1, 49, 64), from call 68 to 74 */
     dblocks_2_ff_activation_y = 112896, /* (1, 49, 256), from call 75 to 79 */
@@ -222,7 +222,7 @@ enum {
     dblocks_2_attn_q = 90944, /* (1, 49, 64), from call 83 to 85 */
     dblocks_2_attn_k = 94080, /* (1, 49, 64), from call 83 to 87 */
     dblocks_2_attn_v = 97216, /* (1, 49, 64), from call 83 to 89 */
-    blocks_2_attn_turned_v = 103488, /* (16, PADDED(49)), from call 83 to 83 */
+    blocks_2_attn_transposed_v = 103488, /* (16, PADDED(49)), from call 83 to 83 */
     dblocks_2_attn_scores = 100352, /* (49, PADDED(49)), from call 83 to 83 */
     dblocks_2_norm1_y = 75264, /* (1, 49, 64), from call 84 to 90 */
     dblocks_1_ff_activation_y = 75264, /* (1, 49, 256), from call 91 to 95 */
@@ -231,7 +231,7 @@ enum {
     dblocks_1_attn_q = 53312, /* (1, 49, 64), from call 99 to 101 */
     dblocks_1_attn_k = 56448, /* (1, 49, 64), from call 99 to 103 */
     dblocks_1_attn_v = 59584, /* (1, 49, 64), from call 99 to 105 */
-    blocks_1_attn_turned_v = 65856, /* (16, PADDED(49)), from call 99 to 99 */
+    blocks_1_attn_transposed_v = 65856, /* (16, PADDED(49)), from call 99 to 99 */
     dblocks_1_attn_scores = 62720, /* (49, PADDED(49)), from call 99 to 99 */
     dblocks_1_norm1_y = 37632, /* (1, 49, 64), from call 100 to 106 */
     dblocks_0_ff_activation_y = 37632, /* (1, 49, 256), from call 107 to 111 */
@@ -240,7 +240,7 @@ enum {
     dblocks_0_attn_q = 15680, /* (1, 49, 64), from call 115 to 117 */
     dblocks_0_attn_k = 18816, /* (1, 49, 64), from call 115 to 119 */
     dblocks_0_attn_v = 21952, /* (1, 49, 64), from call 115 to 121 */
-    blocks_0_attn_turned_v = 28224, /* (16, PADDED(49)), from call 115 to 115 */
+    blocks_0_attn_transposed_v = 28224, /* (16, PADDED(49)), from call 115 to 115 */
     dblocks_0_attn_scores = 25088, /* (49, PADDED(49)), from call 115 to 115 */
     dblocks_0_norm1_y = 0, /* (1, 49, 64), from call 116 to 122 */
 };
@@ -309,7 +309,7 @@ static void forward(float *a, const float *p, const uint8_t *const *images)
     linear_forward_49_64_64(a + blocks_0_attn_q, p + blocks_0_attn_w_q, p + blocks_0_attn_b_q, a + blocks_0_norm1_y);
     linear_forward_49_64_64(a + blocks_0_attn_k, p + blocks_0_attn_w_k, p + blocks_0_attn_b_k, a + blocks_0_norm1_y);
     linear_forward_49_64_64(a + blocks_0_attn_v, p + blocks_0_attn_w_v, p + blocks_0_attn_b_v, a + blocks_0_norm1_y);
-    attention_forward_1_49_49_4_16_0p25(a + blocks_0_attn_z, a + blocks_0_attn_pattern, a + blocks_0_attn_turned, a + blocks_0_attn_q, a + blocks_0_attn_k, a + blocks_0_attn_v);
+    attention_forward_1_49_49_4_16_0p25(a + blocks_0_attn_z, a + blocks_0_attn_pattern, a + blocks_0_attn_transposed, a + blocks_0_attn_q, a + blocks_0_attn_k, a + blocks_0_attn_v);
     linear_forward_49_64_64(a + blocks_0_attn_y, p + blocks_0_attn_w_o, p + blocks_0_attn_b_o, a + blocks_0_attn_z);
     residual_forward_3136(a + patch_y, a + patch_y, a + blocks_0_attn_y);
     layer_norm_forward_49_64_1em05(a + blocks_0_norm2_y, a + blocks_0_norm2_xhat, a + blocks_0_norm2_std_inv, p + blocks_0_norm2_gain, p + blocks_0_norm2_bias, a + patch_y);
@@ -321,7 +321,7 @@ static void forward(float *a, const float *p, const uint8_t *const *images)
     linear_forward_49_64_64(a + blocks_1_attn_q, p + blocks_1_attn_w_q, p + blocks_1_attn_b_q, a + blocks_1_norm1_y);
     linear_forward_49_64_64(a + blocks_1_attn_k, p + blocks_1_attn_w_k, p + blocks_1_attn_b_k, a + blocks_1_norm1_y);
     linear_forward_49_64_64(a + blocks_1_attn_v, p + blocks_1_attn_w_v, p + blocks_1_attn_b_v, a + blocks_1_norm1_y);
-    attention_forward_1_49_49_4_16_0p25(a + blocks_1_attn_z, a + blocks_1_attn_pattern, a + blocks_1_attn_turned, a + blocks_1_attn_q, a + blocks_1_attn_k, a + blocks_1_attn_v);
+    attention_forward_1_49_49_4_16_0p25(a + blocks_1_attn_z, a + blocks_1_attn_pattern, a + blocks_1_attn_transposed, a + blocks_1_attn_q, a + blocks_1_attn_k, a + blocks_1_attn_v);
     linear_forward_49_64_64(a + blocks_1_attn_y, p + blocks_1_attn_w_o, p + blocks_1_attn_b_o, a + blocks_1_attn_z);
     residual_forward_3136(a + patch_y, a + patch_y, a + blocks_1_attn_y);
     layer_norm_forward_49_64_1em05(a + blocks_1_norm2_y, a + blocks_1_norm2_xhat, a + blocks_1_norm2_std_inv, p + blocks_1_norm2_gain, p + blocks_1_norm2_bias, a + patch_y);
@@ -333,7 +333,7 @@ static void forward(float *a, const float *p, const uint8_t *const *images)
     linear_forward_49_64_64(a + blocks_2_attn_q, p + blocks_2_attn_w_q, p + blocks_2_attn_b_q, a + blocks_2_norm1_y);
     linear_forward_49_64_64(a + blocks_2_attn_k, p + blocks_2_attn_w_k, p + blocks_2_attn_b_k, a + blocks_2_norm1_y);
     linear_forward_49_64_64(a + blocks_2_attn_v, p + blocks_2_attn_w_v, p + blocks_2_attn_b_v, a + blocks_2_norm1_y);
-    attention_forward_1_49_49_4_16_0p25(a + blocks_2_attn_z, a + blocks_2_attn_pattern, a + blocks_2_attn_turned, a + blocks_2_attn_q, a + blocks_2_attn_k, a + blocks_2_attn_v);
+    attention_forward_1_49_49_4_16_0p25(a + blocks_2_attn_z, a + blocks_2_attn_pattern, a + blocks_2_attn_transposed, a + blocks_2_attn_q, a + blocks_2_attn_k, a + blocks_2_attn_v);
     linear_forward_49_64_64(a + blocks_2_attn_y, p + blocks_2_attn_w_o, p + blocks_2_attn_b_o, a + blocks_2_attn_z);
     residual_forward_3136(a + patch_y, a + patch_y, a + blocks_2_attn_y);
     layer_norm_forward_49_64_1em05(a + blocks_2_norm2_y, a + blocks_2_norm2_xhat, a + blocks_2_norm2_std_inv, p + blocks_2_norm2_gain, p + blocks_2_norm2_bias, a + patch_y);
@@ -345,7 +345,7 @@ static void forward(float *a, const float *p, const uint8_t *const *images)
     linear_forward_49_64_64(a + blocks_3_attn_q, p + blocks_3_attn_w_q, p + blocks_3_attn_b_q, a + blocks_3_norm1_y);
     linear_forward_49_64_64(a + blocks_3_attn_k, p + blocks_3_attn_w_k, p + blocks_3_attn_b_k, a + blocks_3_norm1_y);
     linear_forward_49_64_64(a + blocks_3_attn_v, p + blocks_3_attn_w_v, p + blocks_3_attn_b_v, a + blocks_3_norm1_y);
-    attention_forward_1_49_49_4_16_0p25(a + blocks_3_attn_z, a + blocks_3_attn_pattern, a + blocks_3_attn_turned, a + blocks_3_attn_q, a + blocks_3_attn_k, a + blocks_3_attn_v);
+    attention_forward_1_49_49_4_16_0p25(a + blocks_3_attn_z, a + blocks_3_attn_pattern, a + blocks_3_attn_transposed, a + blocks_3_attn_q, a + blocks_3_attn_k, a + blocks_3_attn_v);
     linear_forward_49_64_64(a + blocks_3_attn_y, p + blocks_3_attn_w_o, p + blocks_3_attn_b_o, a + blocks_3_attn_z);
     residual_forward_3136(a + patch_y, a + patch_y, a + blocks_3_attn_y);
     layer_norm_forward_49_64_1em05(a + blocks_3_norm2_y, a + blocks_3_norm2_xhat, a + blocks_3_norm2_std_inv, p + blocks_3_norm2_gain, p + blocks_3_norm2_bias, a + patch_y);
@@ -426,105 +426,105 @@ static void linear_backward_w_49_16_64(float *x0, float *x1, const float *x2, co
     linear_backward_w(x0, x1, x2, x3, 49, 16, 64);
 }
 
-static void turn(float *t, const float *p)
+static void transpose_weights(float *t, const float *p)
 {
     (void)t, (void)p;
-    transpose(t + turned_head_w, 64, p + head_w, 10, 64, 10);
-    transpose(t + turned_blocks_3_ff_w_down, 256, p + blocks_3_ff_w_down, 64, 256, 64);
-    transpose(t + turned_blocks_3_ff_w_up, 64, p + blocks_3_ff_w_up, 256, 64, 256);
-    transpose(t + turned_blocks_3_attn_w_o, 64, p + blocks_3_attn_w_o, 64, 64, 64);
-    transpose(t + turned_blocks_3_attn_w_q, 64, p + blocks_3_attn_w_q, 64, 64, 64);
-    transpose(t + turned_blocks_3_attn_w_k, 64, p + blocks_3_attn_w_k, 64, 64, 64);
-    transpose(t + turned_blocks_3_attn_w_v, 64, p + blocks_3_attn_w_v, 64, 64, 64);
-    transpose(t + turned_blocks_2_ff_w_down, 256, p + blocks_2_ff_w_down, 64, 256, 64);
-    transpose(t + turned_blocks_2_ff_w_up, 64, p + blocks_2_ff_w_up, 256, 64, 256);
-    transpose(t + turned_blocks_2_attn_w_o, 64, p + blocks_2_attn_w_o, 64, 64, 64);
-    transpose(t + turned_blocks_2_attn_w_q, 64, p + blocks_2_attn_w_q, 64, 64, 64);
-    transpose(t + turned_blocks_2_attn_w_k, 64, p + blocks_2_attn_w_k, 64, 64, 64);
-    transpose(t + turned_blocks_2_attn_w_v, 64, p + blocks_2_attn_w_v, 64, 64, 64);
-    transpose(t + turned_blocks_1_ff_w_down, 256, p + blocks_1_ff_w_down, 64, 256, 64);
-    transpose(t + turned_blocks_1_ff_w_up, 64, p + blocks_1_ff_w_up, 256, 64, 256);
-    transpose(t + turned_blocks_1_attn_w_o, 64, p + blocks_1_attn_w_o, 64, 64, 64);
-    transpose(t + turned_blocks_1_attn_w_q, 64, p + blocks_1_attn_w_q, 64, 64, 64);
-    transpose(t + turned_blocks_1_attn_w_k, 64, p + blocks_1_attn_w_k, 64, 64, 64);
-    transpose(t + turned_blocks_1_attn_w_v, 64, p + blocks_1_attn_w_v, 64, 64, 64);
-    transpose(t + turned_blocks_0_ff_w_down, 256, p + blocks_0_ff_w_down, 64, 256, 64);
-    transpose(t + turned_blocks_0_ff_w_up, 64, p + blocks_0_ff_w_up, 256, 64, 256);
-    transpose(t + turned_blocks_0_attn_w_o, 64, p + blocks_0_attn_w_o, 64, 64, 64);
-    transpose(t + turned_blocks_0_attn_w_q, 64, p + blocks_0_attn_w_q, 64, 64, 64);
-    transpose(t + turned_blocks_0_attn_w_k, 64, p + blocks_0_attn_w_k, 64, 64, 64);
-    transpose(t + turned_blocks_0_attn_w_v, 64, p + blocks_0_attn_w_v, 64, 64, 64);
+    transpose(t + transposed_head_w, 64, p + head_w, 10, 64, 10);
+    transpose(t + transposed_blocks_3_ff_w_down, 256, p + blocks_3_ff_w_down, 64, 256, 64);
+    transpose(t + transposed_blocks_3_ff_w_up, 64, p + blocks_3_ff_w_up, 256, 64, 256);
+    transpose(t + transposed_blocks_3_attn_w_o, 64, p + blocks_3_attn_w_o, 64, 64, 64);
+    transpose(t + transposed_blocks_3_attn_w_q, 64, p + blocks_3_attn_w_q, 64, 64, 64);
+    transpose(t + transposed_blocks_3_attn_w_k, 64, p + blocks_3_attn_w_k, 64, 64, 64);
+    transpose(t + transposed_blocks_3_attn_w_v, 64, p + blocks_3_attn_w_v, 64, 64, 64);
+    transpose(t + transposed_blocks_2_ff_w_down, 256, p + blocks_2_ff_w_down, 64, 256, 64);
+    transpose(t + transposed_blocks_2_ff_w_up, 64, p + blocks_2_ff_w_up, 256, 64, 256);
+    transpose(t + transposed_blocks_2_attn_w_o, 64, p + blocks_2_attn_w_o, 64, 64, 64);
+    transpose(t + transposed_blocks_2_attn_w_q, 64, p + blocks_2_attn_w_q, 64, 64, 64);
+    transpose(t + transposed_blocks_2_attn_w_k, 64, p + blocks_2_attn_w_k, 64, 64, 64);
+    transpose(t + transposed_blocks_2_attn_w_v, 64, p + blocks_2_attn_w_v, 64, 64, 64);
+    transpose(t + transposed_blocks_1_ff_w_down, 256, p + blocks_1_ff_w_down, 64, 256, 64);
+    transpose(t + transposed_blocks_1_ff_w_up, 64, p + blocks_1_ff_w_up, 256, 64, 256);
+    transpose(t + transposed_blocks_1_attn_w_o, 64, p + blocks_1_attn_w_o, 64, 64, 64);
+    transpose(t + transposed_blocks_1_attn_w_q, 64, p + blocks_1_attn_w_q, 64, 64, 64);
+    transpose(t + transposed_blocks_1_attn_w_k, 64, p + blocks_1_attn_w_k, 64, 64, 64);
+    transpose(t + transposed_blocks_1_attn_w_v, 64, p + blocks_1_attn_w_v, 64, 64, 64);
+    transpose(t + transposed_blocks_0_ff_w_down, 256, p + blocks_0_ff_w_down, 64, 256, 64);
+    transpose(t + transposed_blocks_0_ff_w_up, 64, p + blocks_0_ff_w_up, 256, 64, 256);
+    transpose(t + transposed_blocks_0_attn_w_o, 64, p + blocks_0_attn_w_o, 64, 64, 64);
+    transpose(t + transposed_blocks_0_attn_w_q, 64, p + blocks_0_attn_w_q, 64, 64, 64);
+    transpose(t + transposed_blocks_0_attn_w_k, 64, p + blocks_0_attn_w_k, 64, 64, 64);
+    transpose(t + transposed_blocks_0_attn_w_v, 64, p + blocks_0_attn_w_v, 64, 64, 64);
 }
 
 static void backward(float *a, float *g, const float *p, const float *t)
 {
     (void)p, (void)t;
-    linear_backward_x_1_64_10_0(a + dpool_y, t + turned_head_w, a + dlogits);
+    linear_backward_x_1_64_10_0(a + dpool_y, t + transposed_head_w, a + dlogits);
     linear_backward_w_1_64_10(g + head_w, g + head_b, a + pool_y, a + dlogits);
     mean_pool_backward_1_49_64(a + dnorm_y, a + dpool_y);
     layer_norm_backward_49_64_0(a + dpatch_y, g + norm_gain, g + norm_bias, p + norm_gain, a + norm_xhat, a + norm_std_inv, a + dnorm_y);
-    linear_backward_x_49_256_64_0(a + dblocks_3_ff_activation_y, t + turned_blocks_3_ff_w_down, a + dpatch_y);
+    linear_backward_x_49_256_64_0(a + dblocks_3_ff_activation_y, t + transposed_blocks_3_ff_w_down, a + dpatch_y);
     linear_backward_w_49_256_64(g + blocks_3_ff_w_down, g + blocks_3_ff_b_down, a + blocks_3_ff_activation_y, a + dpatch_y);
     gelu_backward_12544(a + dblocks_3_ff_activation_y, a + blocks_3_ff_hidden_pre, a + dblocks_3_ff_activation_y);
-    linear_backward_x_49_64_256_0(a + dblocks_3_norm2_y, t + turned_blocks_3_ff_w_up, a + dblocks_3_ff_activation_y);
+    linear_backward_x_49_64_256_0(a + dblocks_3_norm2_y, t + transposed_blocks_3_ff_w_up, a + dblocks_3_ff_activation_y);
     linear_backward_w_49_64_256(g + blocks_3_ff_w_up, g + blocks_3_ff_b_up, a + blocks_3_norm2_y, a + dblocks_3_ff_activation_y);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_3_norm2_gain, g + blocks_3_norm2_bias, p + blocks_3_norm2_gain, a + blocks_3_norm2_xhat, a + blocks_3_norm2_std_inv, a + dblocks_3_norm2_y);
-    linear_backward_x_49_64_64_0(a + dblocks_3_attn_z, t + turned_blocks_3_attn_w_o, a + dpatch_y);
+    linear_backward_x_49_64_64_0(a + dblocks_3_attn_z, t + transposed_blocks_3_attn_w_o, a + dpatch_y);
     linear_backward_w_49_64_64(g + blocks_3_attn_w_o, g + blocks_3_attn_b_o, a + blocks_3_attn_z, a + dpatch_y);
-    attention_backward_1_49_49_4_16_0p25(a + dblocks_3_attn_q, a + dblocks_3_attn_k, a + dblocks_3_attn_v, a + blocks_3_attn_turned_v, a + dblocks_3_attn_scores, a + blocks_3_attn_q, a + blocks_3_attn_k, a + blocks_3_attn_v, a + blocks_3_attn_pattern, a + dblocks_3_attn_z);
-    linear_backward_x_49_64_64_0(a + dblocks_3_norm1_y, t + turned_blocks_3_attn_w_q, a + dblocks_3_attn_q);
+    attention_backward_1_49_49_4_16_0p25(a + dblocks_3_attn_q, a + dblocks_3_attn_k, a + dblocks_3_attn_v, a + blocks_3_attn_transposed_v, a + dblocks_3_attn_scores, a + blocks_3_attn_q, a + blocks_3_attn_k, a + blocks_3_attn_v, a + blocks_3_attn_pattern, a + dblocks_3_attn_z);
+    linear_backward_x_49_64_64_0(a + dblocks_3_norm1_y, t + transposed_blocks_3_attn_w_q, a + dblocks_3_attn_q);
     linear_backward_w_49_64_64(g + blocks_3_attn_w_q, g + blocks_3_attn_b_q, a + blocks_3_norm1_y, a + dblocks_3_attn_q);
-    linear_backward_x_49_64_64_1(a + dblocks_3_norm1_y, t + turned_blocks_3_attn_w_k, a + dblocks_3_attn_k);
+    linear_backward_x_49_64_64_1(a + dblocks_3_norm1_y, t + transposed_blocks_3_attn_w_k, a + dblocks_3_attn_k);
     linear_backward_w_49_64_64(g + blocks_3_attn_w_k, g + blocks_3_attn_b_k, a + blocks_3_norm1_y, a + dblocks_3_attn_k);
-    linear_backward_x_49_64_64_1(a + dblocks_3_norm1_y, t + turned_blocks_3_attn_w_v, a + dblocks_3_attn_v);
+    linear_backward_x_49_64_64_1(a + dblocks_3_norm1_y, t + transposed_blocks_3_attn_w_v, a + dblocks_3_attn_v);
     linear_backward_w_49_64_64(g + blocks_3_attn_w_v, g + blocks_3_attn_b_v, a + blocks_3_norm1_y, a + dblocks_3_attn_v);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_3_norm1_gain, g + blocks_3_norm1_bias, p + blocks_3_norm1_gain, a + blocks_3_norm1_xhat, a + blocks_3_norm1_std_inv, a + dblocks_3_norm1_y);
-    linear_backward_x_49_256_64_0(a + dblocks_2_ff_activation_y, t + turned_blocks_2_ff_w_down, a + dpatch_y);
+    linear_backward_x_49_256_64_0(a + dblocks_2_ff_activation_y, t + transposed_blocks_2_ff_w_down, a + dpatch_y);
     linear_backward_w_49_256_64(g + blocks_2_ff_w_down, g + blocks_2_ff_b_down, a + blocks_2_ff_activation_y, a + dpatch_y);
     gelu_backward_12544(a + dblocks_2_ff_activation_y, a + blocks_2_ff_hidden_pre, a + dblocks_2_ff_activation_y);
-    linear_backward_x_49_64_256_0(a + dblocks_2_norm2_y, t + turned_blocks_2_ff_w_up, a + dblocks_2_ff_activation_y);
+    linear_backward_x_49_64_256_0(a + dblocks_2_norm2_y, t + transposed_blocks_2_ff_w_up, a + dblocks_2_ff_activation_y);
     linear_backward_w_49_64_256(g + blocks_2_ff_w_up, g + blocks_2_ff_b_up, a + blocks_2_norm2_y, a + dblocks_2_ff_activation_y);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_2_norm2_gain, g + blocks_2_norm2_bias, p + blocks_2_norm2_gain, a + blocks_2_norm2_xhat, a + blocks_2_norm2_std_inv, a + dblocks_2_norm2_y);
-    linear_backward_x_49_64_64_0(a + dblocks_2_attn_z, t + turned_blocks_2_attn_w_o, a + dpatch_y);
+    linear_backward_x_49_64_64_0(a + dblocks_2_attn_z, t + transposed_blocks_2_attn_w_o, a + dpatch_y);
     linear_backward_w_49_64_64(g + blocks_2_attn_w_o, g + blocks_2_attn_b_o, a + blocks_2_attn_z, a + dpatch_y);
-    attention_backward_1_49_49_4_16_0p25(a + dblocks_2_attn_q, a + dblocks_2_attn_k, a + dblocks_2_attn_v, a + blocks_2_attn_turned_v, a + dblocks_2_attn_scores, a + blocks_2_attn_q, a + blocks_2_attn_k, a + blocks_2_attn_v, a + blocks_2_attn_pattern, a + dblocks_2_attn_z);
-    linear_backward_x_49_64_64_0(a + dblocks_2_norm1_y, t + turned_blocks_2_attn_w_q, a + dblocks_2_attn_q);
+    attention_backward_1_49_49_4_16_0p25(a + dblocks_2_attn_q, a + dblocks_2_attn_k, a + dblocks_2_attn_v, a + blocks_2_attn_transposed_v, a + dblocks_2_attn_scores, a + blocks_2_attn_q, a + blocks_2_attn_k, a + blocks_2_attn_v, a + blocks_2_attn_pattern, a + dblocks_2_attn_z);
+    linear_backward_x_49_64_64_0(a + dblocks_2_norm1_y, t + transposed_blocks_2_attn_w_q, a + dblocks_2_attn_q);
     linear_backward_w_49_64_64(g + blocks_2_attn_w_q, g + blocks_2_attn_b_q, a + blocks_2_norm1_y, a + dblocks_2_attn_q);
-    linear_backward_x_49_64_64_1(a + dblocks_2_norm1_y, t + turned_blocks_2_attn_w_k, a + dblocks_2_attn_k);
+    linear_backward_x_49_64_64_1(a + dblocks_2_norm1_y, t + transposed_blocks_2_attn_w_k, a + dblocks_2_attn_k);
     linear_backward_w_49_64_64(g + blocks_2_attn_w_k, g + blocks_2_attn_b_k, a + blocks_2_norm1_y, a + dblocks_2_attn_k);
-    linear_backward_x_49_64_64_1(a + dblocks_2_norm1_y, t + turned_blocks_2_attn_w_v, a + dblocks_2_attn_v);
+    linear_backward_x_49_64_64_1(a + dblocks_2_norm1_y, t + transposed_blocks_2_attn_w_v, a + dblocks_2_attn_v);
     linear_backward_w_49_64_64(g + blocks_2_attn_w_v, g + blocks_2_attn_b_v, a + blocks_2_norm1_y, a + dblocks_2_attn_v);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_2_norm1_gain, g + blocks_2_norm1_bias, p + blocks_2_norm1_gain, a + blocks_2_norm1_xhat, a + blocks_2_norm1_std_inv, a + dblocks_2_norm1_y);
-    linear_backward_x_49_256_64_0(a + dblocks_1_ff_activation_y, t + turned_blocks_1_ff_w_down, a + dpatch_y);
+    linear_backward_x_49_256_64_0(a + dblocks_1_ff_activation_y, t + transposed_blocks_1_ff_w_down, a + dpatch_y);
     linear_backward_w_49_256_64(g + blocks_1_ff_w_down, g + blocks_1_ff_b_down, a + blocks_1_ff_activation_y, a + dpatch_y);
     gelu_backward_12544(a + dblocks_1_ff_activation_y, a + blocks_1_ff_hidden_pre, a + dblocks_1_ff_activation_y);
-    linear_backward_x_49_64_256_0(a + dblocks_1_norm2_y, t + turned_blocks_1_ff_w_up, a + dblocks_1_ff_activation_y);
+    linear_backward_x_49_64_256_0(a + dblocks_1_norm2_y, t + transposed_blocks_1_ff_w_up, a + dblocks_1_ff_activation_y);
     linear_backward_w_49_64_256(g + blocks_1_ff_w_up, g + blocks_1_ff_b_up, a + blocks_1_norm2_y, a + dblocks_1_ff_activation_y);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_1_norm2_gain, g + blocks_1_norm2_bias, p + blocks_1_norm2_gain, a + blocks_1_norm2_xhat, a + blocks_1_norm2_std_inv, a + dblocks_1_norm2_y);
-    linear_backward_x_49_64_64_0(a + dblocks_1_attn_z, t + turned_blocks_1_attn_w_o, a + dpatch_y);
+    linear_backward_x_49_64_64_0(a + dblocks_1_attn_z, t + transposed_blocks_1_attn_w_o, a + dpatch_y);
     linear_backward_w_49_64_64(g + blocks_1_attn_w_o, g + blocks_1_attn_b_o, a + blocks_1_attn_z, a + dpatch_y);
-    attention_backward_1_49_49_4_16_0p25(a + dblocks_1_attn_q, a + dblocks_1_attn_k, a + dblocks_1_attn_v, a + blocks_1_attn_turned_v, a + dblocks_1_attn_scores, a + blocks_1_attn_q, a + blocks_1_attn_k, a + blocks_1_attn_v, a + blocks_1_attn_pattern, a + dblocks_1_attn_z);
-    linear_backward_x_49_64_64_0(a + dblocks_1_norm1_y, t + turned_blocks_1_attn_w_q, a + dblocks_1_attn_q);
+    attention_backward_1_49_49_4_16_0p25(a + dblocks_1_attn_q, a + dblocks_1_attn_k, a + dblocks_1_attn_v, a + blocks_1_attn_transposed_v, a + dblocks_1_attn_scores, a + blocks_1_attn_q, a + blocks_1_attn_k, a + blocks_1_attn_v, a + blocks_1_attn_pattern, a + dblocks_1_attn_z);
+    linear_backward_x_49_64_64_0(a + dblocks_1_norm1_y, t + transposed_blocks_1_attn_w_q, a + dblocks_1_attn_q);
     linear_backward_w_49_64_64(g + blocks_1_attn_w_q, g + blocks_1_attn_b_q, a + blocks_1_norm1_y, a + dblocks_1_attn_q);
-    linear_backward_x_49_64_64_1(a + dblocks_1_norm1_y, t + turned_blocks_1_attn_w_k, a + dblocks_1_attn_k);
+    linear_backward_x_49_64_64_1(a + dblocks_1_norm1_y, t + transposed_blocks_1_attn_w_k, a + dblocks_1_attn_k);
     linear_backward_w_49_64_64(g + blocks_1_attn_w_k, g + blocks_1_attn_b_k, a + blocks_1_norm1_y, a + dblocks_1_attn_k);
-    linear_backward_x_49_64_64_1(a + dblocks_1_norm1_y, t + turned_blocks_1_attn_w_v, a + dblocks_1_attn_v);
+    linear_backward_x_49_64_64_1(a + dblocks_1_norm1_y, t + transposed_blocks_1_attn_w_v, a + dblocks_1_attn_v);
     linear_backward_w_49_64_64(g + blocks_1_attn_w_v, g + blocks_1_attn_b_v, a + blocks_1_norm1_y, a + dblocks_1_attn_v);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_1_norm1_gain, g + blocks_1_norm1_bias, p + blocks_1_norm1_gain, a + blocks_1_norm1_xhat, a + blocks_1_norm1_std_inv, a + dblocks_1_norm1_y);
-    linear_backward_x_49_256_64_0(a + dblocks_0_ff_activation_y, t + turned_blocks_0_ff_w_down, a + dpatch_y);
+    linear_backward_x_49_256_64_0(a + dblocks_0_ff_activation_y, t + transposed_blocks_0_ff_w_down, a + dpatch_y);
     linear_backward_w_49_256_64(g + blocks_0_ff_w_down, g + blocks_0_ff_b_down, a + blocks_0_ff_activation_y, a + dpatch_y);
     gelu_backward_12544(a + dblocks_0_ff_activation_y, a + blocks_0_ff_hidden_pre, a + dblocks_0_ff_activation_y);
-    linear_backward_x_49_64_256_0(a + dblocks_0_norm2_y, t + turned_blocks_0_ff_w_up, a + dblocks_0_ff_activation_y);
+    linear_backward_x_49_64_256_0(a + dblocks_0_norm2_y, t + transposed_blocks_0_ff_w_up, a + dblocks_0_ff_activation_y);
     linear_backward_w_49_64_256(g + blocks_0_ff_w_up, g + blocks_0_ff_b_up, a + blocks_0_norm2_y, a + dblocks_0_ff_activation_y);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_0_norm2_gain, g + blocks_0_norm2_bias, p + blocks_0_norm2_gain, a + blocks_0_norm2_xhat, a + blocks_0_norm2_std_inv, a + dblocks_0_norm2_y);
-    linear_backward_x_49_64_64_0(a + dblocks_0_attn_z, t + turned_blocks_0_attn_w_o, a + dpatch_y);
+    linear_backward_x_49_64_64_0(a + dblocks_0_attn_z, t + transposed_blocks_0_attn_w_o, a + dpatch_y);
     linear_backward_w_49_64_64(g + blocks_0_attn_w_o, g + blocks_0_attn_b_o, a + blocks_0_attn_z, a + dpatch_y);
-    attention_backward_1_49_49_4_16_0p25(a + dblocks_0_attn_q, a + dblocks_0_attn_k, a + dblocks_0_attn_v, a + blocks_0_attn_turned_v, a + dblocks_0_attn_scores, a + blocks_0_attn_q, a + blocks_0_attn_k, a + blocks_0_attn_v, a + blocks_0_attn_pattern, a + dblocks_0_attn_z);
-    linear_backward_x_49_64_64_0(a + dblocks_0_norm1_y, t + turned_blocks_0_attn_w_q, a + dblocks_0_attn_q);
+    attention_backward_1_49_49_4_16_0p25(a + dblocks_0_attn_q, a + dblocks_0_attn_k, a + dblocks_0_attn_v, a + blocks_0_attn_transposed_v, a + dblocks_0_attn_scores, a + blocks_0_attn_q, a + blocks_0_attn_k, a + blocks_0_attn_v, a + blocks_0_attn_pattern, a + dblocks_0_attn_z);
+    linear_backward_x_49_64_64_0(a + dblocks_0_norm1_y, t + transposed_blocks_0_attn_w_q, a + dblocks_0_attn_q);
     linear_backward_w_49_64_64(g + blocks_0_attn_w_q, g + blocks_0_attn_b_q, a + blocks_0_norm1_y, a + dblocks_0_attn_q);
-    linear_backward_x_49_64_64_1(a + dblocks_0_norm1_y, t + turned_blocks_0_attn_w_k, a + dblocks_0_attn_k);
+    linear_backward_x_49_64_64_1(a + dblocks_0_norm1_y, t + transposed_blocks_0_attn_w_k, a + dblocks_0_attn_k);
     linear_backward_w_49_64_64(g + blocks_0_attn_w_k, g + blocks_0_attn_b_k, a + blocks_0_norm1_y, a + dblocks_0_attn_k);
-    linear_backward_x_49_64_64_1(a + dblocks_0_norm1_y, t + turned_blocks_0_attn_w_v, a + dblocks_0_attn_v);
+    linear_backward_x_49_64_64_1(a + dblocks_0_norm1_y, t + transposed_blocks_0_attn_w_v, a + dblocks_0_attn_v);
     linear_backward_w_49_64_64(g + blocks_0_attn_w_v, g + blocks_0_attn_b_v, a + blocks_0_norm1_y, a + dblocks_0_attn_v);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_0_norm1_gain, g + blocks_0_norm1_bias, p + blocks_0_norm1_gain, a + blocks_0_norm1_xhat, a + blocks_0_norm1_std_inv, a + dblocks_0_norm1_y);
     positions_backward_1_49_64(g + positions_pos, a + dpatch_y);

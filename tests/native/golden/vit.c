@@ -19,7 +19,7 @@ enum {
     PIXELS = 784,
     CLASSES = 10,
     PARAMETERS = 38474,
-    TURNED = 33408,
+    TRANSPOSED = 33408,
     ARENA = 63696,
     LOGITS = 25152,
     DLOGITS = 25168,
@@ -54,13 +54,13 @@ enum {
 
 /* Transposes t of weights. */
 enum {
-    turned_head_w = 0, /* (10, 64) */
-    turned_blocks_0_ff_w_down = 640, /* (64, 128) */
-    turned_blocks_0_ff_w_up = 8832, /* (128, 64) */
-    turned_blocks_0_attn_w_o = 17024, /* (64, 64) */
-    turned_blocks_0_attn_w_q = 21120, /* (64, 64) */
-    turned_blocks_0_attn_w_k = 25216, /* (64, 64) */
-    turned_blocks_0_attn_w_v = 29312, /* (64, 64) */
+    transposed_head_w = 0, /* (10, 64) */
+    transposed_blocks_0_ff_w_down = 640, /* (64, 128) */
+    transposed_blocks_0_ff_w_up = 8832, /* (128, 64) */
+    transposed_blocks_0_attn_w_o = 17024, /* (64, 64) */
+    transposed_blocks_0_attn_w_q = 21120, /* (64, 64) */
+    transposed_blocks_0_attn_w_k = 25216, /* (64, 64) */
+    transposed_blocks_0_attn_w_v = 29312, /* (64, 64) */
 };
 
 /* Buffers in the arena a. Those that are never alive together share bytes. */
@@ -76,7 +76,7 @@ enum {
     blocks_0_attn_v = 43904, /* (1, 49, 64), from call 7 to 31 */
     blocks_0_attn_z = 47040, /* (1, 49, 64), from call 8 to 30 */
     blocks_0_attn_pattern = 0, /* (1, 4, 49, PADDED(49)), from call 8 to 31 */
-    blocks_0_attn_turned = 12544, /* (16, PADDED(49)), from call 8 to 8 */
+    blocks_0_attn_transposed = 12544, /* (16, PADDED(49)), from call 8 to 8 */
     blocks_0_attn_y = 12544, /* (1, 49, 64), from call 9 to 10 */
     blocks_0_norm2_y = 50176, /* (1, 49, 64), from call 11 to 27 */
     blocks_0_norm2_xhat = 53312, /* (1, 49, 64), from call 11 to 28 */
@@ -99,7 +99,7 @@ enum {
     dblocks_0_attn_q = 15680, /* (1, 49, 64), from call 31 to 33 */
     dblocks_0_attn_k = 18816, /* (1, 49, 64), from call 31 to 35 */
     dblocks_0_attn_v = 21952, /* (1, 49, 64), from call 31 to 37 */
-    blocks_0_attn_turned_v = 28224, /* (16, PADDED(49)), from call 31 to 31 */
+    blocks_0_attn_transposed_v = 28224, /* (16, PADDED(49)), from call 31 to 31 */
     dblocks_0_attn_scores = 25088, /* (49, PADDED(49)), from call 31 to 31 */
     dblocks_0_norm1_y = 0, /* (1, 49, 64), from call 32 to 38 */
 };
@@ -168,7 +168,7 @@ static void forward(float *a, const float *p, const uint8_t *const *images)
     linear_forward_49_64_64(a + blocks_0_attn_q, p + blocks_0_attn_w_q, p + blocks_0_attn_b_q, a + blocks_0_norm1_y);
     linear_forward_49_64_64(a + blocks_0_attn_k, p + blocks_0_attn_w_k, p + blocks_0_attn_b_k, a + blocks_0_norm1_y);
     linear_forward_49_64_64(a + blocks_0_attn_v, p + blocks_0_attn_w_v, p + blocks_0_attn_b_v, a + blocks_0_norm1_y);
-    attention_forward_1_49_49_4_16_0p25(a + blocks_0_attn_z, a + blocks_0_attn_pattern, a + blocks_0_attn_turned, a + blocks_0_attn_q, a + blocks_0_attn_k, a + blocks_0_attn_v);
+    attention_forward_1_49_49_4_16_0p25(a + blocks_0_attn_z, a + blocks_0_attn_pattern, a + blocks_0_attn_transposed, a + blocks_0_attn_q, a + blocks_0_attn_k, a + blocks_0_attn_v);
     linear_forward_49_64_64(a + blocks_0_attn_y, p + blocks_0_attn_w_o, p + blocks_0_attn_b_o, a + blocks_0_attn_z);
     residual_forward_3136(a + patch_y, a + patch_y, a + blocks_0_attn_y);
     layer_norm_forward_49_64_1em05(a + blocks_0_norm2_y, a + blocks_0_norm2_xhat, a + blocks_0_norm2_std_inv, p + blocks_0_norm2_gain, p + blocks_0_norm2_bias, a + patch_y);
@@ -249,39 +249,39 @@ static void linear_backward_w_49_16_64(float *x0, float *x1, const float *x2, co
     linear_backward_w(x0, x1, x2, x3, 49, 16, 64);
 }
 
-static void turn(float *t, const float *p)
+static void transpose_weights(float *t, const float *p)
 {
     (void)t, (void)p;
-    transpose(t + turned_head_w, 64, p + head_w, 10, 64, 10);
-    transpose(t + turned_blocks_0_ff_w_down, 128, p + blocks_0_ff_w_down, 64, 128, 64);
-    transpose(t + turned_blocks_0_ff_w_up, 64, p + blocks_0_ff_w_up, 128, 64, 128);
-    transpose(t + turned_blocks_0_attn_w_o, 64, p + blocks_0_attn_w_o, 64, 64, 64);
-    transpose(t + turned_blocks_0_attn_w_q, 64, p + blocks_0_attn_w_q, 64, 64, 64);
-    transpose(t + turned_blocks_0_attn_w_k, 64, p + blocks_0_attn_w_k, 64, 64, 64);
-    transpose(t + turned_blocks_0_attn_w_v, 64, p + blocks_0_attn_w_v, 64, 64, 64);
+    transpose(t + transposed_head_w, 64, p + head_w, 10, 64, 10);
+    transpose(t + transposed_blocks_0_ff_w_down, 128, p + blocks_0_ff_w_down, 64, 128, 64);
+    transpose(t + transposed_blocks_0_ff_w_up, 64, p + blocks_0_ff_w_up, 128, 64, 128);
+    transpose(t + transposed_blocks_0_attn_w_o, 64, p + blocks_0_attn_w_o, 64, 64, 64);
+    transpose(t + transposed_blocks_0_attn_w_q, 64, p + blocks_0_attn_w_q, 64, 64, 64);
+    transpose(t + transposed_blocks_0_attn_w_k, 64, p + blocks_0_attn_w_k, 64, 64, 64);
+    transpose(t + transposed_blocks_0_attn_w_v, 64, p + blocks_0_attn_w_v, 64, 64, 64);
 }
 
 static void backward(float *a, float *g, const float *p, const float *t)
 {
     (void)p, (void)t;
-    linear_backward_x_1_64_10_0(a + dpool_y, t + turned_head_w, a + dlogits);
+    linear_backward_x_1_64_10_0(a + dpool_y, t + transposed_head_w, a + dlogits);
     linear_backward_w_1_64_10(g + head_w, g + head_b, a + pool_y, a + dlogits);
     mean_pool_backward_1_49_64(a + dnorm_y, a + dpool_y);
     layer_norm_backward_49_64_0(a + dpatch_y, g + norm_gain, g + norm_bias, p + norm_gain, a + norm_xhat, a + norm_std_inv, a + dnorm_y);
-    linear_backward_x_49_128_64_0(a + dblocks_0_ff_activation_y, t + turned_blocks_0_ff_w_down, a + dpatch_y);
+    linear_backward_x_49_128_64_0(a + dblocks_0_ff_activation_y, t + transposed_blocks_0_ff_w_down, a + dpatch_y);
     linear_backward_w_49_128_64(g + blocks_0_ff_w_down, g + blocks_0_ff_b_down, a + blocks_0_ff_activation_y, a + dpatch_y);
     gelu_backward_6272(a + dblocks_0_ff_activation_y, a + blocks_0_ff_hidden_pre, a + dblocks_0_ff_activation_y);
-    linear_backward_x_49_64_128_0(a + dblocks_0_norm2_y, t + turned_blocks_0_ff_w_up, a + dblocks_0_ff_activation_y);
+    linear_backward_x_49_64_128_0(a + dblocks_0_norm2_y, t + transposed_blocks_0_ff_w_up, a + dblocks_0_ff_activation_y);
     linear_backward_w_49_64_128(g + blocks_0_ff_w_up, g + blocks_0_ff_b_up, a + blocks_0_norm2_y, a + dblocks_0_ff_activation_y);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_0_norm2_gain, g + blocks_0_norm2_bias, p + blocks_0_norm2_gain, a + blocks_0_norm2_xhat, a + blocks_0_norm2_std_inv, a + dblocks_0_norm2_y);
-    linear_backward_x_49_64_64_0(a + dblocks_0_attn_z, t + turned_blocks_0_attn_w_o, a + dpatch_y);
+    linear_backward_x_49_64_64_0(a + dblocks_0_attn_z, t + transposed_blocks_0_attn_w_o, a + dpatch_y);
     linear_backward_w_49_64_64(g + blocks_0_attn_w_o, g + blocks_0_attn_b_o, a + blocks_0_attn_z, a + dpatch_y);
-    attention_backward_1_49_49_4_16_0p25(a + dblocks_0_attn_q, a + dblocks_0_attn_k, a + dblocks_0_attn_v, a + blocks_0_attn_turned_v, a + dblocks_0_attn_scores, a + blocks_0_attn_q, a + blocks_0_attn_k, a + blocks_0_attn_v, a + blocks_0_attn_pattern, a + dblocks_0_attn_z);
-    linear_backward_x_49_64_64_0(a + dblocks_0_norm1_y, t + turned_blocks_0_attn_w_q, a + dblocks_0_attn_q);
+    attention_backward_1_49_49_4_16_0p25(a + dblocks_0_attn_q, a + dblocks_0_attn_k, a + dblocks_0_attn_v, a + blocks_0_attn_transposed_v, a + dblocks_0_attn_scores, a + blocks_0_attn_q, a + blocks_0_attn_k, a + blocks_0_attn_v, a + blocks_0_attn_pattern, a + dblocks_0_attn_z);
+    linear_backward_x_49_64_64_0(a + dblocks_0_norm1_y, t + transposed_blocks_0_attn_w_q, a + dblocks_0_attn_q);
     linear_backward_w_49_64_64(g + blocks_0_attn_w_q, g + blocks_0_attn_b_q, a + blocks_0_norm1_y, a + dblocks_0_attn_q);
-    linear_backward_x_49_64_64_1(a + dblocks_0_norm1_y, t + turned_blocks_0_attn_w_k, a + dblocks_0_attn_k);
+    linear_backward_x_49_64_64_1(a + dblocks_0_norm1_y, t + transposed_blocks_0_attn_w_k, a + dblocks_0_attn_k);
     linear_backward_w_49_64_64(g + blocks_0_attn_w_k, g + blocks_0_attn_b_k, a + blocks_0_norm1_y, a + dblocks_0_attn_k);
-    linear_backward_x_49_64_64_1(a + dblocks_0_norm1_y, t + turned_blocks_0_attn_w_v, a + dblocks_0_attn_v);
+    linear_backward_x_49_64_64_1(a + dblocks_0_norm1_y, t + transposed_blocks_0_attn_w_v, a + dblocks_0_attn_v);
     linear_backward_w_49_64_64(g + blocks_0_attn_w_v, g + blocks_0_attn_b_v, a + blocks_0_norm1_y, a + dblocks_0_attn_v);
     layer_norm_backward_49_64_1(a + dpatch_y, g + blocks_0_norm1_gain, g + blocks_0_norm1_bias, p + blocks_0_norm1_gain, a + blocks_0_norm1_xhat, a + blocks_0_norm1_std_inv, a + dblocks_0_norm1_y);
     positions_backward_1_49_64(g + positions_pos, a + dpatch_y);

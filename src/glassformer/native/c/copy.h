@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "lanes.h"
+#include "simd.h"
 
 INLINE void copy_forward(float *y, const float *x, int n) { memcpy(y, x, (size_t)n * sizeof *y); }
 

@@ -6,7 +6,7 @@
 #ifndef GF_STANDARDISE_COLUMNS_H
 #define GF_STANDARDISE_COLUMNS_H
 
-#include "lanes.h"
+#include "simd.h"
 
 INLINE void standardise_columns_forward(float *y, const float *factor, const float *offset, const float *x, int N, int I)
 {
