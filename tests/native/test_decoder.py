@@ -11,7 +11,7 @@ import pytest
 
 from glassformer.errors import EngineError, ShapeError
 from glassformer.layers import GELU, GELUTanh, ReLU, Rotary, SiLU, Tanh
-from glassformer.models import GPT, ViT
+from glassformer.models import BERT, GPT, ViT
 from glassformer.models.text import Text
 from glassformer.native import build, decoder
 from glassformer.native.decoder import GROUP, NativeDecoder
@@ -241,10 +241,13 @@ def test_steps_that_are_refused() -> None:
 
 
 def test_what_has_no_c_twin_is_named() -> None:
-    with pytest.raises(EngineError, match="the native decoder has no ViT yet"):
-        NativeDecoder(ViT(), None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(EngineError, match="the native decoder has models that read ids, and ViT reads other things"):
+        NativeDecoder(ViT(), None)
+    bert = BERT(text=Text(30, 9), width=10, hidden=17, heads=1, depth=1)
+    with pytest.raises(EngineError, match=r"the native decoder has no \w+ yet \(.*\): it expects \w+ there"):
+        NativeDecoder(bert, None)
     with pytest.raises(EngineError, match=r"the native decoder has no Tanh yet \(blocks.0.ff.activation\)"):
-        NativeDecoder(GPT(activation=Tanh()), None)  # pyright: ignore[reportArgumentType]
+        NativeDecoder(GPT(depth=1, activation=Tanh()), None)
 
 
 def test_threads_that_cannot_be_had() -> None:
