@@ -14,7 +14,7 @@ import pytest
 from glassformer.check.gradients import leaf_errors
 from glassformer.data.dataset import Samples
 from glassformer.errors import EngineError
-from glassformer.models import MLP, Model, PatchAttention, PatchBlock, ViT
+from glassformer.models import MLP, Network, PatchAttention, PatchBlock, ViT
 from glassformer.models.images import Images
 from glassformer.models.patch_block import Normed, NormedResidual, WithResidual
 from glassformer.names import named_leaves
@@ -30,7 +30,7 @@ QUICKLY = {"xla_backend_optimization_level": 0}  # for the referee: most of the 
 
 GREY, COLOURS, TALL = Images((8, 12, 1), 3, 0.4, 0.3), Images((8, 12, 3), 5), Images((14, 7, 1), 10, 0.1, 0.3)
 
-MODELS: dict[str, Model] = {
+MODELS: dict[str, Network] = {
     "patch attention": PatchAttention(images=GREY),
     "patch attention, odd widths": PatchAttention(images=GREY, patch_size=2, width=10, hidden=17),
     "patch attention, patches of 7": PatchAttention(images=TALL, patch_size=7, width=7, hidden=33),
@@ -63,14 +63,14 @@ def samples_for(model: Any, count: int = COUNT) -> Samples:
 
 
 @cache
-def params_for(model: Model) -> Any:
+def params_for(model: Network) -> Any:
     """Random throughout: ones and zeros hide mistakes."""
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     return jax.tree.map(lambda leaf: rng.normal(0, 0.3, leaf.shape).astype(np.float32), shapes)
 
 
-def recipe_for(model: Model, threads: int = 1, **training: Any) -> Recipe:
+def recipe_for(model: Network, threads: int = 1, **training: Any) -> Recipe:
     settings = Training(**{"batch": BATCH, "epochs": 2, **training})
     return Recipe(model=model, training=settings, engine=Engine(name="native", threads=threads))
 

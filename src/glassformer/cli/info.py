@@ -62,10 +62,9 @@ def changed(model: "Network", changes: list[str]) -> "Network":
 def note_vocabulary(recipe: "Recipe", model: "Network") -> None:
     """A preset takes its symbols from the data it will meet: until then the sizes are those of a guess."""
     from glassformer.models.text import Text
-    from glassformer.train.resolve import text_of
 
-    text = text_of(model)
-    if recipe.tokeniser and text and text.vocabulary == Text().vocabulary:
+    text: Any = model.input
+    if recipe.tokeniser and text.reads == Text.reads and text.vocabulary == Text().vocabulary:
         typer.echo(
             f"note: how many symbols there are is up to the data; {text.vocabulary:,} are assumed: "
             "--set text.vocabulary=100",

@@ -8,10 +8,14 @@ import numpy as np
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError, SettingError
 
+IMAGES, ROWS, TEXTS = "images", "rows of numbers", "texts"  # what samples are made of
+
 
 class Samples(NamedTuple):
     images: np.ndarray  # uint8 (N, rows, columns, channels)
     labels: np.ndarray  # int32 (N,)
+
+    holds = IMAGES
 
 
 class Dataset(NamedTuple):
@@ -22,6 +26,16 @@ class Dataset(NamedTuple):
     test: Any
     classes: tuple[str, ...]  # a label is an index into it
     tokeniser: Tokeniser | None = None  # that the texts were encoded with
+    vocabulary: int = 0  # of the embedding table, where it has rows that no symbol of the tokeniser has
+
+    @property
+    def holds(self) -> str:
+        """What its samples are made of; nothing where they do not say."""
+        return getattr(self.train, "holds", "") if self.tokeniser is None else TEXTS
+
+    @property
+    def symbols(self) -> int:
+        return max(self.vocabulary, 0 if self.tokeniser is None else self.tokeniser.size)
 
 
 def make_dataset(name: str, train: Samples, test: Samples, classes: tuple[str, ...] | None = None) -> Dataset:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glassformer.data.dataset import Dataset
+from glassformer.data.dataset import ROWS, Dataset
 from glassformer.errors import DataError
 
 TEST_SHARE = 0.3
@@ -25,6 +25,8 @@ LARGEST = float(np.finfo(np.float32).max)
 class Table(NamedTuple):
     x: np.ndarray  # float32 (N, columns)
     labels: np.ndarray  # int32 (N,)
+
+    holds = ROWS
 
 
 class Row(NamedTuple):

@@ -7,7 +7,7 @@ MaskedHead   which token stood where the text was covered up
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,8 @@ class ClassCache(NamedTuple):
 @dataclass(frozen=True)
 class ClassHead:
     """first token -> linear -> tanh (together: the pooler) -> linear -> logits"""
+
+    output_axis: ClassVar[str] = "classes"
 
     width: int  # C
     classes: int  # K
@@ -110,6 +112,8 @@ class TagCache(NamedTuple):
 class TagHead:
     """every token -> linear -> logits"""
 
+    output_axis: ClassVar[str] = "classes"
+
     width: int  # C
     classes: int  # K
     dropout: float = 0.0
@@ -152,6 +156,8 @@ class SpanCache(NamedTuple):
 class SpanHead:
     """every token -> linear -> how well it would be the start, how well the end. The tokens are the classes:
     spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels are (B, 2) places."""
+
+    output_axis: ClassVar[str] = "places"
 
     width: int  # C
 
@@ -198,6 +204,8 @@ class MaskedCache(NamedTuple):
 @dataclass(frozen=True)
 class MaskedHead:
     """every token -> linear -> activation -> norm -> against each row of the embedding table, + bias -> logits"""
+
+    output_axis: ClassVar[str] = "symbols"
 
     width: int  # C
     vocabulary: int  # V

@@ -11,7 +11,7 @@ import jax
 
 from glassformer.layers import Linear, ReLU, Reshape, linear, relu, reshape, standardise
 from glassformer.models.images import Images
-from glassformer.models.model import Model
+from glassformer.models.model import Network
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
 
@@ -28,9 +28,13 @@ class Cache(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MLP(Model):
+class MLP(Network):
     images: Images = Images()
     hidden: tuple[int, ...] = (512,)
+
+    @property
+    def input(self) -> Images:
+        return self.images
 
     @property
     def flatten(self) -> Reshape:
@@ -48,7 +52,7 @@ class MLP(Model):
     def forward(
         self, params: Params, x: Float[Array, "B Y X G"] | UInt8[Array, "B Y X G"]
     ) -> tuple[Float[Array, "B K"], Cache]:
-        self.check_input(x)
+        self.images.check(type(self).__name__, x)
         pixels, prepare = at("prepare", self.images.prepare).forward(None, x)
         h, flatten = at("flatten", self.flatten).forward(None, pixels)
         layers, relus = [], []

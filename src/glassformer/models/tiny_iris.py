@@ -55,6 +55,10 @@ class TinyIris(Network):
     heads: int = 2  # H
 
     @property
+    def input(self) -> Columns:
+        return self.columns
+
+    @property
     def spread(self) -> Linear:
         return Linear(self.columns.count, self.tokens * self.width)
 
@@ -69,9 +73,6 @@ class TinyIris(Network):
     @property
     def head(self) -> Linear:
         return Linear(self.width, self.columns.classes)
-
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.columns.example(batch)
 
     def init(self, key: Key) -> Params:
         key_spread, key_attn, key_head = jax.random.split(key, 3)

@@ -23,7 +23,7 @@ Part = Node | Sum
 Step = tuple[Part, Backward | None]  # a sum needs none
 
 
-def plan_for(model: Layer, samples: int, *, rewrites: bool = True, training: bool = True) -> Plan:
+def plan_for(model: Any, samples: int, *, rewrites: bool = True, training: bool = True) -> Plan:
     """Everything the model computes for a group of samples: from what comes in to logits, and back.
 
     `rewrites` are exact (docs/native.md); without them, the calls are those of the Python model.
@@ -131,7 +131,7 @@ def trained_by(parts: list[Part]) -> set[Value]:
     return trained
 
 
-def params_of(model: Layer) -> dict[str, tuple[int, ...]]:
+def params_of(model: Any) -> dict[str, tuple[int, ...]]:
     tree = jax.eval_shape(model.init, jax.random.key(0))
     return {name: leaf.shape for name, leaf in named_leaves(tree).items()}
 
@@ -140,9 +140,8 @@ def input_of(model: Any) -> Input:
     """One sample of the model's input: asked of the model itself, before its structure is."""
     x = model.example(1)
     if not isinstance(x, jax.ShapeDtypeStruct) or not (x.dtype == np.uint8 or np.issubdtype(x.dtype, np.floating)):
-        raise EngineError(
-            f"the native engine has models of images and of rows of numbers, and {type(model).__name__} reads neither"
-        )
+        name, reads = type(model).__name__, model.input.reads
+        raise EngineError(f"the native engine reads images and rows of numbers, and {name} reads {reads}")
     return Input(x.shape[1:], is_bytes=x.dtype == np.uint8)
 
 

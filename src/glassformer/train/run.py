@@ -14,16 +14,17 @@ import numpy as np
 
 from glassformer.data import Dataset
 from glassformer.data import load as load_data
+from glassformer.data.dataset import IMAGES, TEXTS
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
 from glassformer.models.images import Images
-from glassformer.models.model import Model, Network
+from glassformer.models.model import Network
 from glassformer.train.predict_text import Answer, predict_texts, tokeniser_of
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import load_for, text_of
+from glassformer.train.resolve import load_for
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.score import Score, score_in_parts, score_of_logits, tally
-from glassformer.train.tasks import TASK_NAMES, Classify, Tag
+from glassformer.train.tasks import TASK_NAMES
 from glassformer.train.tasks.task import label_weights
 
 SHIPPED = "vit-pico"  # trained weights that come with the package
@@ -73,11 +74,11 @@ class Run:
     @property
     def images(self) -> Images:
         """The images it reads; a run that reads something else says so."""
-        if not isinstance(self.model, Model):
+        images: Any = self.model.input
+        if images.reads != IMAGES:
             task = TASK_NAMES[type(self.recipe.task)]
-            reads = "texts" if self.tokeniser else "rows of numbers"
-            raise DataError(f"{self.path}: {type(self.model).__name__} reads {reads} (task {task}), not images")
-        return self.model.images
+            raise DataError(f"{self.path}: {type(self.model).__name__} reads {images.reads} (task {task}), not images")
+        return images
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -127,7 +128,7 @@ class Run:
 
     def load_data(self, name: str = "") -> Dataset:
         """A data set as the run's task reads it; without a name, the data the run was trained on."""
-        tokeniser = None if text_of(self.model) is None else tokeniser_of(self)
+        tokeniser = tokeniser_of(self) if self.model.input.reads == TEXTS else None
         return load_for(self.recipe, name or self.recipe.data, tokeniser)
 
     def score(self, data: str | Dataset = "") -> Score:
@@ -138,7 +139,7 @@ class Run:
     def evaluate(self, images: np.ndarray | None = None, labels: np.ndarray | None = None) -> Evaluation:
         """Score on labelled images; without any, on the test set of the data the run was trained on."""
         if images is None and labels is None:
-            if not isinstance(self.model, Model):
+            if self.model.input.reads != IMAGES:
                 return self.evaluate_samples(self.load_data().test)
             images, labels = load_data(self.recipe.data).test
         if images is None or labels is None:
@@ -154,7 +155,7 @@ class Run:
     def evaluate_samples(self, samples: Any) -> Evaluation:
         """Score on samples as a task makes them whose labels are classes: of rows, of texts, or of tokens."""
         recipe, task = self.recipe, self.recipe.task
-        if not isinstance(task, Classify | Tag):
+        if self.model.output_axis != "classes":
             raise DataError(f"evaluate: the task {TASK_NAMES[type(task)]} has no classes; run.score() gives its loss")
 
         @jax.jit

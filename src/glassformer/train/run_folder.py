@@ -103,7 +103,7 @@ class RunFolder:
         """The kept weights, and the names of the classes."""
         path = self.path / "model.safetensors"
         arrays, about = load_arrays(path)
-        classes = about.get("classes") or map(str, range(classes_of(recipe.model)))
+        classes = about.get("classes") or map(str, range(recipe.model.input.classes))
         return fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path), tuple(classes)
 
     def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
@@ -137,8 +137,3 @@ class RunFolder:
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         write_whole(self.path / "metrics.json", json.dumps(metrics, indent=2) + "\n")
-
-
-def classes_of(model: Any) -> int:
-    """How many a model tells apart, where its file does not name them."""
-    return model.images.classes if hasattr(model, "images") else 0

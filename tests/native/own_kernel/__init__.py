@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.layers import Linear, MeanPool, Patches, ReLU, Residual
-from glassformer.models import Model
-from glassformer.models.images import Images
+from glassformer.models import Images, Network
 from glassformer.names import at, tag
 from glassformer.native import Backward, Buffer, Plan, register_kernel
 from glassformer.structure import Node
@@ -68,11 +67,15 @@ class Cache(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaled(Model):
+class Scaled(Network):
     """h is read three times, the gain used twice, and a residual stands around what works in place."""
 
-    images: Images = Images((8, 12, 1), 3)
+    images: Images = Images(shape=(8, 12, 1), classes=3)
     width: int = 13
+
+    @property
+    def input(self) -> Images:
+        return self.images
 
     @property
     def patches(self) -> Patches:
