@@ -21,7 +21,7 @@ Lowered = tuple[Buffer, Backward]
 def standardise(plan: Plan, node: Node, x: Input | Buffer) -> Lowered:
     if isinstance(x, Buffer) or not x.is_bytes:
         raise EngineError(f"the native engine has Standardise of bytes only ({node.name})")
-    layer: layers.Standardise = node.layer  # pyright: ignore[reportAssignmentType]
+    layer: Any = node.layer
     y = plan.buffer(f"{node.name}.y", plan.samples, *x.shape)
     plan.call("standardise_forward", "standardise", (y,), (x,), (x.size, layer.factor, layer.mean / layer.std))
     return y, no_gradient(node)
@@ -32,9 +32,8 @@ def standardise_columns(plan: Plan, node: Node, x: Buffer) -> Lowered:
     layer: Any = node.layer
     if node.y is node.x:  # neither mean nor std
         return x, lambda dy, into: dy
-    factor = layer.std or (1.0,) * x.width
-    factors = Constant(f"{node.name}.factor", tuple(1 / std for std in factor))
-    offsets = Constant(f"{node.name}.offset", tuple(layer.mean or (0.0,) * x.width))
+    factors = Constant(f"{node.name}.factor", tuple(1 / std for std in layer.std or (1.0,) * x.width))
+    offsets = Constant(f"{node.name}.offset", tuple(map(float, layer.mean or (0.0,) * x.width)))
     y = plan.buffer(f"{node.name}.y", *x.shape, over=x)
     plan.call("standardise_columns_forward", "standardise_columns", (y,), (factors, offsets, x), (x.rows, x.width))
 

@@ -20,7 +20,7 @@ from glassformer.native.plan import Backward, Buffer, Input, Plan
 from glassformer.structure import Node, Sum, Value, structure
 
 Part = Node | Sum
-Step = tuple[Part, Backward | None]  # a sum needs none
+Step = tuple[Node, Backward] | tuple[Sum, None]
 
 
 def plan_for(model: Any, samples: int, *, rewrites: bool = True, training: bool = True) -> Plan:
@@ -62,8 +62,10 @@ def pool_early(parts: tuple[Part, ...]) -> list[Part]:
     makers = {part.y: part for part in parts if isinstance(part, Node) and isinstance(part.y, Value)}
     found = list(parts)
     for part in parts:
-        maker = makers.get(part.x) if isinstance(part, Node) and type(part.layer) is MeanPool else None
-        if maker is not None and commutes(maker.layer) and readers[maker.y] == 1 and not jax.tree.leaves(part.keywords):
+        if isinstance(part, Sum) or type(part.layer) is not MeanPool or jax.tree.leaves(part.keywords):
+            continue
+        maker = makers.get(part.x)
+        if maker is not None and commutes(maker.layer) and readers[maker.y] == 1:
             both = replace(
                 part, layer=cast(Layer, PooledEarly()), params=maker.params, x=maker.x, parts=(maker, part), glue=()
             )
@@ -105,14 +107,15 @@ def backward(plan: Plan, steps: list[Step], gradients: dict[Value, Buffer], valu
         others = [buffer.root for other, buffer in gradients.items() if other is not value]
         return None if known is None or known.root in others else known
 
-    for part, way_back in reversed(steps):
-        if part.y not in trained or part.y not in gradients:
+    for step in reversed(steps):
+        if step[0].y not in trained or step[0].y not in gradients:
             continue
-        dy = gradients.pop(part.y)
-        if way_back is None:
-            arrived(part.a, dy)
-            arrived(part.b, dy)
+        dy = gradients.pop(step[0].y)
+        if step[1] is None:
+            arrived(step[0].a, dy)
+            arrived(step[0].b, dy)
             continue
+        part, way_back = step
         read, form = jax.tree.flatten(part.x)
         into = [free(value) for value in read]
         found = form.flatten_up_to(way_back(dy, form.unflatten(into)))
