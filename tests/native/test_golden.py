@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from glassformer.models import MLP, PatchAttention, PatchBlock, ViT
-from glassformer.models.model import Network
+from glassformer.models import MLP, Network, PatchAttention, PatchBlock, ViT
 from glassformer.models.patch_block import Bare, Normed, NormedResidual, WithResidual
 from glassformer.native.write import source_of
 
