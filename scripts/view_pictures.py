@@ -11,7 +11,7 @@ from tests.lens.browser import browser  # noqa: E402
 
 from glassformer.lens.page import page  # noqa: E402
 from glassformer.lens.payload import view  # noqa: E402
-from glassformer.lens.subject import image_subject  # noqa: E402
+from glassformer.lens.trace_input import image_input  # noqa: E402
 from glassformer.train.run import load  # noqa: E402
 
 PICTURES = {
@@ -22,10 +22,10 @@ PICTURES = {
 if __name__ == "__main__":
     run = load()
     images, labels = run.load_data().test
-    subject = image_subject(run, "test:18", images[18], int(labels[18]))
+    trace_input = image_input(run, "test:18", images[18], int(labels[18]))
     with tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as tab:
         file = Path(folder) / "page.html"
-        file.write_text(page(view(run, subject)))
+        file.write_text(page(view(run, trace_input)))
         tab.size(1440, 900)
         for name, (theme, state) in PICTURES.items():
             tab.scheme(theme)

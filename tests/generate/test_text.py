@@ -13,8 +13,8 @@ from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.errors import DataError, SettingError, ShapeError
 from glassformer.generate import Sampling, continue_text
 from glassformer.generate.gpt import JaxDecoder
-from glassformer.generate.pieces import UntilStop, WholeCharacters
 from glassformer.generate.text import first_in_view
+from glassformer.generate.text_stream import UntilStop, WholeCharacters
 from glassformer.models import GPT, Text
 from glassformer.names import named_leaves, with_leaves
 

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import CheckpointError, DataError, FileError, GlassformerError, SettingError, ShapeError
-from glassformer.hub import bert, gpt2, inside, vit
+from glassformer.hub import bert, gpt2, safe_files, vit
 from glassformer.hub.folder import read_folder, write_folder
 from glassformer.models import MLP, ViT
 
@@ -147,7 +147,7 @@ def test_an_image_that_does_not_divide(tmp_path: Path) -> None:
 )
 def test_a_config_that_is_none(content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if content.startswith(b" "):
-        monkeypatch.setattr(inside, "MOST_JSON", 2000)
+        monkeypatch.setattr(safe_files, "MOST_JSON", 2000)
     (build(tmp_path) / "config.json").write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
         read_folder(tmp_path)

@@ -10,7 +10,7 @@ from scipy import stats
 from glassformer.lab.cells import Cell, Comparison, additions, cell, on_top, pairs, removals
 from glassformer.lab.plan import Plan, parse
 from glassformer.lab.record import Record
-from glassformer.lab.study import Effect, Finding, Rank, Study, Summary, Word
+from glassformer.lab.study import Effect, Finding, Rank, Study, Summary, Verdict
 
 PLAN = """\
 question = "Why is the accuracy only 38 %?"
@@ -87,7 +87,7 @@ measure = "test"
 set = { "training.epochs" = 5, "validation.share" = 0.0 }
 """
 
-EFFECTS: dict[str, tuple[float, float, Word]] = {  # points, their spread over seeds, the verdict
+EFFECTS: dict[str, tuple[float, float, Verdict]] = {  # points, their spread over seeds, the verdict
     "positions sinusoidal": (31.2, 4.0, "contributes"),
     "positions zero": (-6.4, 2.6, "hurts"),
     "rate 0.1": (44.1, 3.1, "explains"),
@@ -102,7 +102,7 @@ EFFECTS: dict[str, tuple[float, float, Word]] = {  # points, their spread over s
     "as published: wide": (6.7, 4.0, "contributes"),
     "as published: sinusoidal": (38.6, 3.5, "explains"),
 }
-LATER: dict[str, tuple[float, float, Word]] = {  # the same on top of the first choice
+LATER: dict[str, tuple[float, float, Verdict]] = {  # the same on top of the first choice
     "label smoothing": (2.6, 0.5, "contributes"),
 }
 FIRST = ("positions sinusoidal", "rate 0.1", "wide", "batch 16")
@@ -140,7 +140,7 @@ class Made:
     """Cells with scores drawn from made-up means."""
 
     plan: Plan
-    effects: Mapping[str, tuple[float, float, Word]]
+    effects: Mapping[str, tuple[float, float, Verdict]]
     rng: np.random.Generator
     first: Sequence[str] = ()
 
@@ -220,7 +220,7 @@ def decided(made: Made, comparison: Comparison) -> Finding:
     failures = sum(bool(record.failed) for record in made.summary(comparison.with_).records)
     differences = [with_[seed] - without[seed] for seed in without if seed in with_]
     known = made.effects if comparison.kind == "add" else {**made.effects, **LATER}
-    word: Word = known.get(comparison.factors[0], (0.0, 1.0, "not decided"))[2]
+    word: Verdict = known.get(comparison.factors[0], (0.0, 1.0, "not decided"))[2]
     if comparison.kind == "pair":
         a, b = (
             made.summary(cell(made.plan, [name])).scores - made.summary(comparison.without).scores
@@ -238,7 +238,7 @@ def decided(made: Made, comparison: Comparison) -> Finding:
 
 def study(
     text: str = PLAN,
-    effects: Mapping[str, tuple[float, float, Word]] = EFFECTS,
+    effects: Mapping[str, tuple[float, float, Verdict]] = EFFECTS,
     ranks: tuple[Rank, ...] = RANKS,
     first: Sequence[str] = FIRST,
     later: Sequence[str] = tuple(LATER),

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from glassformer.lab.amount import seeds_needed, usual_seeds
 from glassformer.lab.ranks import ranks
+from glassformer.lab.sample_size import seeds_needed, usual_seeds
 from glassformer.lab.statistics import holm, interval, power, sign_flip_p
 
 STUDIES = 40_000

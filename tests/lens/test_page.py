@@ -22,9 +22,9 @@ from glassformer.layers import Rotary
 from glassformer.lens import payload as payloads
 from glassformer.lens.page import bundle, page, wrapped
 from glassformer.lens.payload import payload
-from glassformer.lens.subject import Subject, image_subject
+from glassformer.lens.steps import formulas
 from glassformer.lens.trace import Trace, trace
-from glassformer.lens.walk import formulas
+from glassformer.lens.trace_input import TraceInput, image_input
 from glassformer.models import BERT, GPT, MLP, T5, BERTFor, Images, PatchAttention, PatchBlock, ViT
 from glassformer.models.bert_heads import TagHead
 from glassformer.models.patch_block import NormedResidual
@@ -50,34 +50,34 @@ def grown(model: Any, seed: int = 0) -> Any:
     )
 
 
-def image_view(model: Any, name: str = "a digit") -> tuple[Trace, Subject]:
+def image_view(model: Any, name: str = "a digit") -> tuple[Trace, TraceInput]:
     x = np.random.default_rng(0).integers(0, 256, (1, *model.images.shape), dtype=np.uint8)
     tokens: tuple[str, ...] = ()
     if hasattr(model, "patches"):
         rows, columns = model.patches.grid
         front = ("class",) if getattr(model, "with_class_token", False) else ()
         tokens = (*front, *(f"{row},{column}" for row in range(rows) for column in range(columns)))
-    subject = Subject("image", name, x, np.array([1]), True, tokens, words=("one", "two", EVIL))
-    return trace(model, grown(model), x, labels=subject.labels), subject
+    trace_input = TraceInput("image", name, x, np.array([1]), True, tokens, words=("one", "two", EVIL))
+    return trace(model, grown(model), x, labels=trace_input.labels), trace_input
 
 
-def text_view(model: Any, tokens: int = 9, vocabulary: int = 17) -> tuple[Trace, Subject]:
+def text_view(model: Any, tokens: int = 9, vocabulary: int = 17) -> tuple[Trace, TraceInput]:
     ids = np.random.default_rng(0).integers(0, vocabulary, (1, tokens + 1), dtype=np.int32)
     words = (*(chr(97 + i) for i in range(vocabulary - 2)), "\n", EVIL)
     shown = tuple(words[i] for i in ids[0, :-1])
-    subject = Subject("text", "a text", ids[:, :-1], ids[:, 1:], True, shown, words=words)
-    return trace(model, grown(model), subject.x, labels=subject.labels), subject
+    trace_input = TraceInput("text", "a text", ids[:, :-1], ids[:, 1:], True, shown, words=words)
+    return trace(model, grown(model), trace_input.x, labels=trace_input.labels), trace_input
 
 
-def pair_view() -> tuple[Trace, Subject]:
+def pair_view() -> tuple[Trace, TraceInput]:
     model = T5(text=Text(17, 12), width=8, hidden=12, heads=2, head_width=4, depth=2)
     source, target = (np.random.default_rng(i).integers(0, 17, (1, 5 + 2 * i), dtype=np.int32) for i in (1, 2))
     x: Any = Inputs(source=source, target=target)  # pyright: ignore[reportArgumentType]
     labels = np.roll(target, -1)
-    subject = Subject(
+    trace_input = TraceInput(
         "text", "two texts", x, labels, False, tuple(map(str, target[0])), tuple(map(str, source[0])), words=()
     )
-    return trace(model, grown(model), x, labels=labels), subject
+    return trace(model, grown(model), x, labels=labels), trace_input
 
 
 GPT_SMALL = GPT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=2)
@@ -100,8 +100,8 @@ EACH_VIEW = [pytest.param(view, marks=pytest.mark.slow) if view in SLOW else vie
 
 @cache
 def view_of(name: str) -> tuple[Trace, dict[str, Any]]:
-    traced, subject = VIEWS[name]()
-    return traced, payload(traced, subject, run="a run")
+    traced, trace_input = VIEWS[name]()
+    return traced, payload(traced, trace_input, run="a run")
 
 
 # ---- what is written
@@ -133,8 +133,8 @@ def test_every_number_is_in_the_page_to_the_bit() -> None:
 def test_a_large_trace_is_written_in_16_bits_near_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payloads, "EXACT", 1000)
     monkeypatch.setattr(payloads, "LARGEST", 100)
-    traced, subject = image_view(VIT)
-    shown = payload(traced, subject)
+    traced, trace_input = image_view(VIT)
+    shown = payload(traced, trace_input)
     assert shown["half"]
     assert "blocks.0.ff.hidden" not in shown["left_out"]
     assert "positions.y" not in shown["left_out"]
@@ -143,7 +143,7 @@ def test_a_large_trace_is_written_in_16_bits_near_its_numbers(monkeypatch: pytes
     found = unpacked(shown["tensors"]["blocks.0.attn.dscores"], shown["tensors"])
     assert np.abs(found - gradient).max() < 1e-3 * np.abs(gradient).max()
     monkeypatch.setattr(payloads, "LARGEST", 20)
-    assert "blocks.0.attn.w_q" in payload(traced, subject)["left_out"]
+    assert "blocks.0.attn.w_q" in payload(traced, trace_input)["left_out"]
 
 
 @pytest.mark.slow
@@ -151,14 +151,14 @@ def test_the_page_of_the_default_model_is_small() -> None:
     run = load()
     model = ViT()  # vit-nano
     image = load_data("mnist-mini").test.images[:1]
-    subject = image_subject(run, "test:0", image[0], 7)
-    written = page(payload(trace(model, model.init(jax.random.key(0)), image, labels=[7]), subject))
+    trace_input = image_input(run, "test:0", image[0], 7)
+    written = page(payload(trace(model, model.init(jax.random.key(0)), image, labels=[7]), trace_input))
     assert len(written.encode()) <= 3_000_000
 
 
 def test_what_comes_from_outside_is_never_markup() -> None:
-    traced, subject = image_view(VIT, name=EVIL)
-    written = page(payload(traced, subject, run=EVIL))
+    traced, trace_input = image_view(VIT, name=EVIL)
+    written = page(payload(traced, trace_input, run=EVIL))
     assert "<img" not in written
     assert written.count("<script") == written.count("</script>") == 2
 
@@ -762,8 +762,8 @@ def test_light_and_dark(vit: Seen) -> None:
 @needs_browser
 def test_names_from_outside_do_nothing(tab: Tab, folder: Path) -> None:
     path = folder / "evil.html"
-    traced, subject = image_view(VIT, name=EVIL)
-    path.write_text(page(payload(traced, subject, run=EVIL)))
+    traced, trace_input = image_view(VIT, name=EVIL)
+    path.write_text(page(payload(traced, trace_input, run=EVIL)))
     one = Seen(tab, path, traced)
     one.open()
     assert tab.run("document.querySelectorAll('img').length") == 0
@@ -774,9 +774,9 @@ def test_names_from_outside_do_nothing(tab: Tab, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def long_page(folder: Path) -> tuple[Path, Trace]:
     model = GPT(text=Text(17, LONG), width=32, hidden=64, heads=4, depth=2)
-    traced, subject = text_view(model, tokens=LONG)
+    traced, trace_input = text_view(model, tokens=LONG)
     path = folder / "long.html"
-    path.write_text(page(payload(traced, subject)))
+    path.write_text(page(payload(traced, trace_input)))
     return path, traced
 
 

@@ -24,17 +24,17 @@ from glassformer.data import load as load_data
 from glassformer.data.prepare import prepare
 from glassformer.errors import SettingError
 from glassformer.lens.payload import view
-from glassformer.lens.studio import glance as glances
-from glassformer.lens.studio import guard, jobs, programs, subjects, watch
+from glassformer.lens.studio import compile_limit, guard, inputs, watch, work_queue
+from glassformer.lens.studio import preview as previews
 from glassformer.lens.studio.app import Studio
-from glassformer.lens.studio.glance import glance
 from glassformer.lens.studio.guard import Guard
-from glassformer.lens.studio.loaded import newest
-from glassformer.lens.studio.plain import as_bytes
-from glassformer.lens.studio.refused import RefusedError
+from glassformer.lens.studio.http_errors import HTTPError
+from glassformer.lens.studio.json_bytes import json_bytes
+from glassformer.lens.studio.preview import preview
+from glassformer.lens.studio.run_cache import newest
 from glassformer.lens.studio.serve import is_loopback, open_address
-from glassformer.lens.subject import image_subject, text_subject
 from glassformer.lens.trace import trace
+from glassformer.lens.trace_input import image_input, text_input
 from glassformer.names import named_leaves
 from glassformer.train.run import load
 from glassformer.train.run_folder import Row, RunFolder
@@ -144,7 +144,7 @@ def test_states_new_runs_and_broken_ones(tmp_path: Path) -> None:
         assert found["bad"]["state"] == "broken"
         assert "cannot be read as TOML" in found["bad"]["error"]
         assert "format version 99" in found["seeds/seed-0"]["error"]
-        view = client.post("/api/glance", json={"runs": ["bad", "new"], "input": {"sample": 0}}).json()["views"]
+        view = client.post("/api/preview", json={"runs": ["bad", "new"], "input": {"sample": 0}}).json()["views"]
         assert "cannot be read as TOML" in view[0]["error"]
         assert "tensors" in view[1]
 
@@ -162,10 +162,10 @@ def test_weights_that_are_written_anew_are_read_anew(tmp_path: Path) -> None:
     path = make_run(tmp_path / "one", "vit", seed=1)
     with client_of(tmp_path) as client:
         ask = {"runs": ["one"], "input": {"sample": 0}}
-        before = client.post("/api/glance", json=ask).json()["views"][0]
+        before = client.post("/api/preview", json=ask).json()["views"][0]
         (path / "recipe.toml").unlink()
         make_run(path, "vit", seed=2)
-        after = client.post("/api/glance", json=ask).json()["views"][0]
+        after = client.post("/api/preview", json=ask).json()["views"][0]
     assert not np.allclose(numbers(before, "blocks.0.attn.pattern"), numbers(after, "blocks.0.attn.pattern"))
 
 
@@ -173,10 +173,10 @@ def test_weights_that_are_written_anew_are_read_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", [None, 3])
-def test_a_glance_at_an_image_equals_the_trace(client: TestClient, folder: Path, label: int | None) -> None:
+def test_the_preview_of_an_image_equals_the_trace(client: TestClient, folder: Path, label: int | None) -> None:
     run, image = load(folder / "vit-run"), load_data("mnist-mini").test.images[5]
     answer = client.post(
-        "/api/glance", json={"runs": ["vit-run"], "input": {"image": in_base64(image), "label": label}}
+        "/api/preview", json={"runs": ["vit-run"], "input": {"image": in_base64(image), "label": label}}
     ).json()
     (seen,) = answer["views"]
     expected = int(run.predict(image[None])[0]) if label is None else label
@@ -197,15 +197,17 @@ def test_a_glance_at_an_image_equals_the_trace(client: TestClient, folder: Path,
 
 def test_two_runs_side_by_side_and_an_input_that_suits_one(client: TestClient) -> None:
     image = in_base64(load_data("mnist-mini").test.images[5])
-    seen = client.post("/api/glance", json={"runs": ["vit-run", "vit-other"], "input": {"image": image}}).json()[
+    seen = client.post("/api/preview", json={"runs": ["vit-run", "vit-other"], "input": {"image": image}}).json()[
         "views"
     ]
     first, second = (numbers(one, "blocks.0.attn.pattern") for one in seen)
     assert not np.allclose(first, second)
-    mixed = client.post("/api/glance", json={"runs": ["vit-run", "gpt-run"], "input": {"image": image}}).json()["views"]
+    mixed = client.post("/api/preview", json={"runs": ["vit-run", "gpt-run"], "input": {"image": image}}).json()[
+        "views"
+    ]
     assert mixed[0] == seen[0]
     assert "reads texts" in mixed[1]["error"]
-    words = client.post("/api/glance", json={"runs": ["vit-run", "gpt-run"], "input": {"text": "the cat"}}).json()
+    words = client.post("/api/preview", json={"runs": ["vit-run", "gpt-run"], "input": {"text": "the cat"}}).json()
     assert "reads images" in words["views"][0]["error"]
     assert words["views"][1]["sequences"]["tokens"] == list("the ca")
 
@@ -219,17 +221,17 @@ def test_two_runs_side_by_side_and_an_input_that_suits_one(client: TestClient) -
     ],
 )
 def test_what_does_not_suit_a_run_is_said_in_its_place(client: TestClient, given: Any, message: str) -> None:
-    glanced = client.post("/api/glance", json={"runs": ["vit-run"], "input": given})
-    assert glanced.status_code == 200
-    assert message in glanced.json()["views"][0]["error"]
+    previewed = client.post("/api/preview", json={"runs": ["vit-run"], "input": given})
+    assert previewed.status_code == 200
+    assert message in previewed.json()["views"][0]["error"]
     viewed = client.post("/api/view", json={"run": "vit-run", "input": given})
     assert viewed.status_code == 400
     assert message in viewed.json()["error"]
 
 
-def test_a_text_is_glanced_at_as_if_it_had_not_been_filled_up(client: TestClient, folder: Path) -> None:
+def test_a_text_is_previewed_as_if_it_had_not_been_filled_up(client: TestClient, folder: Path) -> None:
     run, text = load(folder / "gpt-run"), "the dog sat."
-    seen = client.post("/api/glance", json={"runs": ["gpt-run"], "input": {"text": text}}).json()["views"][0]
+    seen = client.post("/api/preview", json={"runs": ["gpt-run"], "input": {"text": text}}).json()["views"][0]
     assert run.tokeniser is not None
     ids = run.tokeniser.encode(text)
     traced = trace(run.model, run.params, np.array([ids[:-1]]), labels=np.array([ids[1:]]))
@@ -249,8 +251,8 @@ def test_a_text_is_glanced_at_as_if_it_had_not_been_filled_up(client: TestClient
 )
 def test_filling_up_changes_no_number(tmp_path: Path, kind: str, text: str, target: str | None) -> None:
     run = load(make_run(tmp_path / "runs" / "one", kind))
-    subject = text_subject(run, "a text", text, target)
-    seen, whole = glance(run, subject), view(run, subject)
+    trace_input = text_input(run, "a text", text, target)
+    seen, whole = preview(run, trace_input), view(run, trace_input)
     assert seen["attention"] == whole["attention"]
     assert seen["sequences"] == whole["sequences"]
     assert {name.rpartition(".")[2] for name in seen["tensors"]} == set(PAIRS)
@@ -264,9 +266,9 @@ def test_filling_up_changes_no_number(tmp_path: Path, kind: str, text: str, targ
 
 
 def test_a_long_text_is_sent_as_what_its_attention_follows_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glances, "DERIVED", 100)
+    monkeypatch.setattr(previews, "DERIVED", 100)
     run = load(folder / "gpt-run")
-    tensors = glance(run, text_subject(run, "a text", "the dog sat."))["tensors"]
+    tensors = preview(run, text_input(run, "a text", "the dog sat."))["tensors"]
     assert {name.rpartition(".")[2] for name, entry in tensors.items() if "derived" in entry} == {*PAIRS, "dpattern"}
     assert {name.rpartition(".")[2] for name, entry in tensors.items() if "data" in entry} == {"q", "k", "v", "dz"}
     assert tensors["blocks.0.attn.k"]["shape"] == [11, 2, 4]
@@ -275,7 +277,9 @@ def test_a_long_text_is_sent_as_what_its_attention_follows_from(folder: Path, mo
 def test_rows_of_numbers_are_taken_as_text(client: TestClient, folder: Path) -> None:
     run = load(folder / "iris-run")
     sample = client.get("/api/sample", params={"run": "iris-run", "index": 2}).json()
-    (seen,) = client.post("/api/glance", json={"runs": ["iris-run"], "input": {"text": sample["text"]}}).json()["views"]
+    (seen,) = client.post("/api/preview", json={"runs": ["iris-run"], "input": {"text": sample["text"]}}).json()[
+        "views"
+    ]
     (answer,) = run.answer([sample["text"]])
     assert dict(zip(seen["answer"]["classes"], seen["answer"]["probabilities"], strict=True)) == pytest.approx(
         answer.probabilities,  # pyright: ignore[reportAttributeAccessIssue]
@@ -305,7 +309,7 @@ def test_samples_are_the_test_data(client: TestClient) -> None:
 def test_a_view_is_the_page_s_payload(client: TestClient, folder: Path) -> None:
     run, image = load(folder / "vit-run"), load_data("mnist-mini").test.images[5]
     shown = client.post("/api/view", json={"run": "vit-run", "input": {"image": in_base64(image), "label": 1}}).json()
-    expected = json.loads(as_bytes(view(run, image_subject(run, "drawing", image, 1))))
+    expected = json.loads(json_bytes(view(run, image_input(run, "drawing", image, 1))))
     assert shown == {**expected, "run": "vit-run"}
 
 
@@ -317,7 +321,7 @@ def test_a_picture_is_prepared_as_predict_does(client: TestClient, folder: Path)
         file = io.BytesIO()
         Image.fromarray(paper).save(file, kind, **({"lossless": True} if kind == "WEBP" else {}))
         (seen,) = client.post(
-            "/api/glance", json={"runs": ["vit-run"], "input": {"picture": in_base64(file.getvalue())}}
+            "/api/preview", json={"runs": ["vit-run"], "input": {"picture": in_base64(file.getvalue())}}
         ).json()["views"]
         pixels = np.asarray(Image.open(file).convert("L"))[..., None]
         image, _ = prepare(pixels, run.images.shape)
@@ -344,7 +348,7 @@ def test_the_page_opens_with_the_token_alone(client: TestClient) -> None:
         assert refused.text.startswith("the token is missing or wrong; open the address that `glassformer studio`")
 
 
-@pytest.mark.parametrize("path", ["/api/runs", "/api/sample", "/api/glance", "/api/view", "/api/watch", "/api/none"])
+@pytest.mark.parametrize("path", ["/api/runs", "/api/sample", "/api/preview", "/api/view", "/api/watch", "/api/none"])
 def test_nothing_is_told_without_the_token(client: TestClient, path: str) -> None:
     bare = TestClient(client.app, base_url=f"http://{HOST}")
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Cookie": TOKEN}):
@@ -369,7 +373,7 @@ def test_a_foreign_host_is_refused(client: TestClient, host: str) -> None:
     ["http://evil.example", "https://127.0.0.1:8765", "http://127.0.0.1", "null", "", "http://127.0.0.1:87651"],
 )
 def test_a_foreign_origin_is_refused(client: TestClient, origin: str) -> None:
-    for method, path in (("GET", "/api/runs"), ("POST", "/api/glance"), ("OPTIONS", "/api/view"), ("GET", "/")):
+    for method, path in (("GET", "/api/runs"), ("POST", "/api/preview"), ("OPTIONS", "/api/view"), ("GET", "/")):
         assert client.request(method, path, headers={"Origin": origin}).status_code == 403
     assert client.get("/api/runs", headers={"Origin": f"http://{HOST}"}).status_code == 200
 
@@ -379,7 +383,7 @@ def test_every_answer_carries_the_security_headers(client: TestClient) -> None:
         client.get("/"),
         client.get("/api/runs"),
         client.get("/api/nothing"),
-        client.get("/api/glance"),
+        client.get("/api/preview"),
         client.get("/api/runs", headers={"Host": "evil.example"}),
         client.post("/api/view", content=b"{"),
         client.get("/api/watch", params={"run": "-"}),
@@ -445,7 +449,7 @@ def test_no_name_leads_out_of_the_folder(linked: Path) -> None:
         assert [run["name"] for run in client.get("/api/runs").json()["runs"]] == ["vit-run", "-"]
         for name in [*ESCAPES, "file", str(linked / "vit-run"), str(linked)]:
             body = json.dumps({"run": name, "runs": [name], "input": {"sample": 0}})
-            answers = [client.post(path, content=body) for path in ("/api/view", "/api/glance")]
+            answers = [client.post(path, content=body) for path in ("/api/view", "/api/preview")]
             if name.isprintable():
                 answers += [
                     client.get(f"/api/{path}", params={"run": name, "index": 0}) for path in ("sample", "watch")
@@ -470,7 +474,7 @@ def test_a_folder_that_became_a_link_is_no_run_any_more(linked: Path, folder: Pa
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(client: TestClient) -> None:
-    assert client.post("/api/glance", content=bytes(guard.LARGEST_BODY + 1)).status_code == 413
+    assert client.post("/api/preview", content=bytes(guard.LARGEST_BODY + 1)).status_code == 413
 
     def endless() -> Iterator[bytes]:
         while True:
@@ -484,7 +488,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(client: TestClien
     assert len(sent) == 9  # megabytes: the first that is too much
 
 
-async def asked_in_parts(app: Any, parts: Iterator[bytes], path: str = "/api/glance") -> tuple[int, dict[str, Any]]:
+async def asked_in_parts(app: Any, parts: Iterator[bytes], path: str = "/api/preview") -> tuple[int, dict[str, Any]]:
     answers: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -523,8 +527,8 @@ def test_a_picture_that_would_fill_the_memory_is_not_unpacked(
     file = io.BytesIO()
     Image.new("1", (side, side)).save(file, "PNG")
     assert len(file.getvalue()) < 100_000
-    monkeypatch.setattr(subjects, "read_on_white", lambda *_: pytest.fail("it was unpacked"))
-    answer = client.post("/api/glance", json={"runs": ["vit-run"], "input": {"picture": in_base64(file.getvalue())}})
+    monkeypatch.setattr(inputs, "read_on_white", lambda *_: pytest.fail("it was unpacked"))
+    answer = client.post("/api/preview", json={"runs": ["vit-run"], "input": {"picture": in_base64(file.getvalue())}})
     assert answer.status_code == 400
     assert message in answer.json()["error"]
 
@@ -533,7 +537,7 @@ def refused(client: TestClient, path: str, body: bytes) -> None:
     answer = client.post(path, content=body)
     assert "Traceback" not in answer.text
     if answer.status_code == 200:  # of two runs one may not be suited: said in its place
-        assert path == "/api/glance"
+        assert path == "/api/preview"
         assert all(isinstance(view["error"], str) for view in answer.json()["views"]), body[:200]
         return
     assert 400 <= answer.status_code < 500, body[:200]
@@ -568,7 +572,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("path", ["/api/glance", "/api/view"])
+@pytest.mark.parametrize("path", ["/api/preview", "/api/view"])
 def test_malformed_requests_are_refused_in_words(client: TestClient, path: str) -> None:
     for body in MALFORMED:
         refused(client, path, body)
@@ -591,7 +595,7 @@ def test_requests_of_wrong_types_are_refused_in_words(client: TestClient) -> Non
             plain["input"][kind] = strange
         else:
             plain["input"][rng.choice(["label", "target", "more", "image"])] = strange
-        for path in ("/api/glance", "/api/view"):
+        for path in ("/api/preview", "/api/view"):
             answer = client.post(path, content=json.dumps(plain).encode())
             assert "Traceback" not in answer.text
             assert answer.status_code == 200 or 400 <= answer.status_code < 500, plain
@@ -624,7 +628,7 @@ def pictures(count: int) -> Iterator[bytes]:
 def test_damaged_pictures_are_refused_in_words(client: TestClient) -> None:
     statuses = []
     for content in pictures(300):
-        answer = client.post("/api/glance", json={"runs": ["vit-run"], "input": {"picture": in_base64(content)}})
+        answer = client.post("/api/preview", json={"runs": ["vit-run"], "input": {"picture": in_base64(content)}})
         assert "Traceback" not in answer.text
         assert answer.status_code in (200, 400)
         (seen,) = answer.json()["views"] if answer.status_code == 200 else [answer.json()]
@@ -651,7 +655,7 @@ def test_work_is_done_one_at_a_time_and_a_full_queue_is_said() -> None:
         return begun
 
     async def ask() -> list[Any]:
-        queue = jobs.Jobs(most=5)
+        queue = work_queue.WorkQueue(most=5)
         asked = [asyncio.create_task(queue.run(work)) for _ in range(8)]
         await asyncio.sleep(0.05)
         asked[4].cancel()  # who asked has gone
@@ -664,20 +668,20 @@ def test_work_is_done_one_at_a_time_and_a_full_queue_is_said() -> None:
     found = asyncio.run(ask())
     assert found[:4] == [1, 2, 3, 4]
     assert isinstance(found[4], asyncio.CancelledError)
-    assert [error.status for error in found[5:] if isinstance(error, RefusedError)] == [503] * 3
+    assert [error.status for error in found[5:] if isinstance(error, HTTPError)] == [503] * 3
     assert found[5].headers == {"Retry-After": "1"}
     assert (most, begun) == (1, 4)
 
 
 def test_compiled_programs_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten: list[int] = []
-    monkeypatch.setattr(programs.jax, "clear_caches", lambda: forgotten.append(1))
-    kept = programs.Programs(most=3)
+    monkeypatch.setattr(compile_limit.jax, "clear_caches", lambda: forgotten.append(1))
+    kept = compile_limit.CompileLimit(most=3)
     for size in (1, 2, 3, 1, 2, 3):
-        kept.meet("a model", np.zeros((1, size)))
+        kept.note("a model", np.zeros((1, size)))
     assert forgotten == []
-    kept.meet("another model", np.zeros((1, 1)))
-    kept.meet("another model", {"x": np.zeros((1, 1)), "y": np.zeros(4)})
+    kept.note("another model", np.zeros((1, 1)))
+    kept.note("another model", {"x": np.zeros((1, 1)), "y": np.zeros(4)})
     assert forgotten == [1]
 
 
@@ -686,10 +690,10 @@ def test_who_has_gone_is_not_worked_for(folder: Path) -> None:
     app = Guard(studio.app(), TOKEN, [HOST])
     begun: list[str] = []
     go = threading.Event()
-    studio.glance_at = lambda name, *_: begun.append(name) or {}  # pyright: ignore
+    studio.preview_of = lambda name, *_: begun.append(name) or {}  # pyright: ignore
 
     async def ask() -> None:
-        first = asyncio.create_task(studio.jobs.run(lambda: go.wait(10)))
+        first = asyncio.create_task(studio.queue.run(lambda: go.wait(10)))
         body = json.dumps({"runs": ["vit-run"], "input": {"sample": 0}}).encode()
         messages = iter([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
 
@@ -700,11 +704,11 @@ def test_who_has_gone_is_not_worked_for(folder: Path) -> None:
             pass
 
         headers = [(b"host", HOST.encode()), (b"authorization", f"Bearer {TOKEN}".encode())]
-        scope = {"type": "http", "method": "POST", "path": "/api/glance", "raw_path": b"", "root_path": ""}
+        scope = {"type": "http", "method": "POST", "path": "/api/preview", "raw_path": b"", "root_path": ""}
         await app({**scope, "query_string": b"", "headers": headers, "scheme": "http"}, receive, send)
         go.set()
         await first
-        await asyncio.to_thread(studio.jobs.stop)
+        await asyncio.to_thread(studio.queue.stop)
 
     asyncio.run(ask())
     assert begun == []
@@ -779,7 +783,7 @@ def test_one_watcher_tells_all_and_drops_who_does_not_listen(tmp_path: Path, mon
         return found
 
     async def scene() -> None:
-        queue = jobs.Jobs()
+        queue = work_queue.WorkQueue()
         watchers = watch.Watchers(queue, lambda _: (next(looks), {"run": "one"}))
         joined = [await watchers.join(path) for _ in range(50)]
         assert len({id(watcher) for watcher, _ in joined}) == 1
@@ -819,7 +823,7 @@ def test_a_run_that_begins_anew_is_told_anew(tmp_path: Path, monkeypatch: pytest
     RunFolder(path).save_log((row(1), row(2)))
 
     async def scene() -> None:
-        queue = jobs.Jobs()
+        queue = work_queue.WorkQueue()
         watchers = watch.Watchers(queue, lambda _: (0, {}))
         _, listener = await watchers.join(path)
         RunFolder(path).save_log((replace(row(1), loss=9.0),))
@@ -830,7 +834,7 @@ def test_a_run_that_begins_anew_is_told_anew(tmp_path: Path, monkeypatch: pytest
         watchers.stop()
         while await listener.next() is not None:
             pass
-        with pytest.raises(RefusedError):
+        with pytest.raises(HTTPError):
             await watchers.join(path)
         queue.stop()
 
@@ -848,7 +852,7 @@ def test_without_its_packages_it_says_what_to_install() -> None:
 
 
 def test_what_is_no_number_is_null() -> None:
-    assert as_bytes({"loss": float("nan"), "rows": [1.0, float("inf")]}) == b'{"loss":null,"rows":[1.0,null]}'
+    assert json_bytes({"loss": float("nan"), "rows": [1.0, float("inf")]}) == b'{"loss":null,"rows":[1.0,null]}'
 
 
 def test_addresses() -> None:

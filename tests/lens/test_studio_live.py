@@ -103,7 +103,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     runs = tmp_path_factory.mktemp("live") / "runs"
     make_run(runs / "vit-run", "vit")
     with started(runs) as live:
-        assert live.ask("POST", "/api/glance", {"runs": ["vit-run"], "input": {"sample": 0}})[0] == 200
+        assert live.ask("POST", "/api/preview", {"runs": ["vit-run"], "input": {"sample": 0}})[0] == 200
         yield live
 
 
@@ -112,7 +112,7 @@ def uploaded(live: Live, megabytes: int, *, chunked: bool) -> tuple[int, bytes]:
     part = os.urandom(MEGABYTE)
     size = {"Transfer_Encoding": "chunked"} if chunked else {"Content_Length": str(megabytes * MEGABYTE)}
     with live.open() as connection:
-        connection.sendall(live.head("POST", "/api/glance", **size))
+        connection.sendall(live.head("POST", "/api/preview", **size))
         framed = f"{MEGABYTE:x}\r\n".encode() + part + b"\r\n" if chunked else part
         try:
             for _ in range(megabytes):
@@ -145,7 +145,7 @@ def test_many_uploads_at_once_are_bounded_together(live: Live) -> None:
 
     def upload() -> None:
         with live.open() as connection:
-            connection.sendall(live.head("POST", "/api/glance", Content_Length=str(8 * MEGABYTE)))
+            connection.sendall(live.head("POST", "/api/preview", Content_Length=str(8 * MEGABYTE)))
             try:
                 for _ in range(8):
                     connection.sendall(bytes(MEGABYTE))
@@ -273,7 +273,7 @@ def test_hundreds_watch_a_run_that_is_training(
     late = Heard()
     late.listen(live, "young")
     assert late.looks == sorted({look for one in heard for look in one.looks})
-    assert live.ask("POST", "/api/glance", {"runs": ["young", "vit-run"], "input": {"sample": 3}})[0] == 200
+    assert live.ask("POST", "/api/preview", {"runs": ["young", "vit-run"], "input": {"sample": 3}})[0] == 200
 
 
 def test_clients_that_never_read_do_not_fill_the_memory(live: Live) -> None:

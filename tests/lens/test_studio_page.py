@@ -20,8 +20,8 @@ import pytest
 
 from glassformer.data import load as load_data
 from glassformer.lens.page import bundle
-from glassformer.lens.subject import Subject, image_subject, text_subject
 from glassformer.lens.trace import Trace, trace
+from glassformer.lens.trace_input import TraceInput, image_input, text_input
 from glassformer.models import ViT
 from glassformer.train.recipe import Recipe
 from glassformer.train.run import Run, load
@@ -162,8 +162,8 @@ class Studio:
         )
 
 
-def traced(run: Run, subject: Subject) -> Trace:
-    return trace(run.model, run.params, subject.x, labels=subject.labels, weights=subject.weights)
+def traced(run: Run, trace_input: TraceInput) -> Trace:
+    return trace(run.model, run.params, trace_input.x, labels=trace_input.labels, weights=trace_input.weights)
 
 
 @contextmanager
@@ -233,7 +233,7 @@ def test_a_drawn_digit_is_recognised_and_its_attention_is_seen(studio: Studio, d
         np.testing.assert_allclose(middle, 13.5, atol=0.1)  # as in MNIST: the centre of mass, in a box of 20
         rows, columns = np.nonzero(image[..., 0] > 127)
         assert 19 <= max(np.ptp(rows), np.ptp(columns)) + 1 <= 21
-    shares = traced(run, image_subject(run, "", image))["blocks.0.attn.pattern"][0, 0, MIDDLE]
+    shares = traced(run, image_input(run, "", image))["blocks.0.attn.pattern"][0, 0, MIDDLE]
     bare = [int(one) for one in shares.argsort() if one != MIDDLE and not patch_of(image, int(one)).any()]
     least, most = studio.colour(0, bare[0]), studio.colour(0, bare[-1])
     assert shares[bare[-1]] > 5 * shares[bare[0]]
@@ -350,7 +350,7 @@ def test_stroke_to_attention(studio: Studio, record_property: Callable[[str, obj
     assert 10 < len(times) <= 200
     assert abs(int(studio.tab.text(".speed").split()[0]) - median) <= 1
     spans = studio.tab.run(
-        "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/api/glance'))"
+        "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/api/preview'))"
         ".map((one) => [one.startTime, one.responseEnd])"
     )
     assert len(spans) > 10
@@ -370,7 +370,7 @@ def test_pointing_at_a_patch_asks_both_runs(studio: Studio) -> None:
     studio.wait_for_answer()
     studio.tab.wait("studio.columns[1].trace()?.input.pixels === studio.source().input().image", "the second run")
     image = studio.pixels()
-    traces = [traced(run, image_subject(run, "", image)) for run in (studio.run("vit"), studio.run(SHIPPED))]
+    traces = [traced(run, image_input(run, "", image)) for run in (studio.run("vit"), studio.run(SHIPPED))]
     assert studio.says(1) == "7"
     studio.tab.click_on(".asking [aria-label=Head] [data-value='1']")  # the second run has one head
     for key, tensor in (("forward", "pattern"), ("backward", "dscores")):
@@ -410,13 +410,13 @@ def test_a_text_is_looked_at_as_it_is_typed(studio: Studio) -> None:
     write(studio, text)
     studio.tab.wait(f"studio.columns[0].trace().sequences.tokens.join('') === {json.dumps(text[:-1])}", "the tokens")
     studio.tab.settle()
-    found = traced(run, text_subject(run, "", text))
+    found = traced(run, text_input(run, "", text))
     row = found["blocks.0.attn.pattern"][0, 0, -1]
     np.testing.assert_allclose(
         list(studio.strongest().values()), row[list(studio.strongest())], rtol=1e-3
     )  # what fills a text up costs the last digits
     logits = np.asarray(found.logits)[0, -1]
-    best = text_subject(run, "", text).words[int(logits.argmax())]
+    best = text_input(run, "", text).words[int(logits.argmax())]
     assert studio.tab.text(".look .places dd code") == best.replace(" ", "·")
     write(studio, "the cat " * 30)
     studio.tab.wait("!document.querySelector('.look .run-column .refusal').hidden", "the refusal")
@@ -440,7 +440,7 @@ def test_every_number_follows_what_is_drawn(studio: Studio) -> None:
     expected = json.dumps(base64.b64encode(studio.pixels().tobytes()).decode())
     studio.tab.wait(f"studio.every.page()?.trace.input.pixels === {expected}", "the page of the drawing")
     run = studio.run(SHIPPED)
-    found = traced(run, image_subject(run, "", studio.pixels()))
+    found = traced(run, image_input(run, "", studio.pixels()))
     for name in ("blocks.0.attn.q", "blocks.0.ff.hidden", "blocks.0.attn.dz"):
         shown = studio.tab.run(f"[...studio.every.page().trace.tensor({json.dumps(name)}).data]")
         np.testing.assert_allclose(shown, found[name].ravel(), rtol=1e-4, atol=1e-6)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from glassformer.errors import SettingError, ShapeError
-from glassformer.lens.kinds import Kind
+from glassformer.lens.attention_kind import Kind
 from glassformer.lens.token_maps import Labels, TokenMap, chosen, token_maps
 from glassformer.lens.token_picture import Letters, Section, families_for, token_picture
 from glassformer.lens.token_rows import cells, stretches, token_rows

@@ -74,7 +74,7 @@ def linear_case(N: int, I: int, O: int, *, bias: bool) -> Case:
 
     def ours(c: Kernels) -> Values:
         y = c.call("linear_forward", (empty(N, O), w, b, x), N, I, O)[0]
-        w_t = c.call("turned", (empty(O, I), w), I, O)[0]
+        w_t = c.call("transposed", (empty(O, I), w), I, O)[0]
         dx = c.call("linear_backward_x", (empty(N, I), w_t, dy), N, I, O, 0)[0]
         dx_added = c.call("linear_backward_x", (old_dx, w_t, dy), N, I, O, 1)[0]
         dw, db, *_ = c.call("linear_backward_w", (old_dw, old_db, x, dy), N, I, O)

@@ -77,7 +77,7 @@ void cdf_of_all(float *y, const float *x, int n)
 {
     for (int i = 0; i < n; i += LANES) vec_store(y + i, vec_normal(vec_load(x + i)).cdf);
 }
-INLINE void turned(float *y, const float *x, int N, int C) { transpose(y, N, x, C, N, C); }
+INLINE void transposed(float *y, const float *x, int N, int C) { transpose(y, N, x, C, N, C); }
 INLINE void clip(float *g, int n, float most)
 {
     const float factor = clip_factor(sum_of_squares(g, n), most);

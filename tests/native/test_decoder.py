@@ -278,8 +278,8 @@ int main(int argc, char **argv)
     float *weights = room(L * (panels_of(C, 3 * C) + panels_of(C, C) + panels_of(C, F) + panels_of(F, C) +
                                6 * panels_of(1, C) + panels_of(1, 3 * C) + panels_of(1, F)) +
                           2 * panels_of(1, C) + panels_of(C, V));
-    float *turns = room(CONTEXT * D), *logits = room((size_t)B * PANELS(V) * PANEL);
-    decoding work = {.weights = weights, .turns = turns, .keys = keys, .values = values, .logits = logits,
+    float *rotations = room(CONTEXT * D), *logits = room((size_t)B * PANELS(V) * PANEL);
+    decoding work = {.weights = weights, .rotations = rotations, .keys = keys, .values = values, .logits = logits,
                      .owner = owner, .place = place, .wanted = wanted, .tokens = 32, .wants = B, .sequences = B,
                      .slots = slots, .width = C, .heads = H, .hidden = F, .depth = L, .vocabulary = V,
                      .threads = argc > 1 ? atoi(argv[1]) : 1, .eps = 1e-5f, .scale = 0.4f};
@@ -297,7 +297,7 @@ int main(int argc, char **argv)
         work.tokens = B;
         for (int b = 0; b < B; b++) owner[b] = wanted[b] = b, place[b] = lengths[b] + step;
     }
-    free(keys), free(values), free(weights), free(turns), free(logits);
+    free(keys), free(values), free(weights), free(rotations), free(logits);
     return good ? 0 : 1;
 }
 """
@@ -323,15 +323,15 @@ def test_a_sanitizer_sees_an_array_that_is_too_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("left_out", range(7), ids="meeting {}".format)
-def test_a_sanitizer_sees_a_meeting_that_is_left_out(left_out: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("left_out", range(7), ids="barrier {}".format)
+def test_a_sanitizer_sees_a_barrier_that_is_left_out(left_out: int, tmp_path: Path) -> None:
     """Each of those in a block is needed."""
     header = (build.kernels() / "decode.h").read_text()
-    before, *after = header.split("        meet(own->all);\n")
+    before, *after = header.split("        barrier_wait(own->all);\n")
     assert len(after) == 7
     pieces = [before, *after]
     without = "".join(
-        piece + ("" if i in (left_out, 7) else "        meet(own->all);\n") for i, piece in enumerate(pieces)
+        piece + ("" if i in (left_out, 7) else "        barrier_wait(own->all);\n") for i, piece in enumerate(pieces)
     )
     with pytest.raises(AssertionError, match="data race"):
         run_sanitized("thread", PATHS["vector"], MAIN.replace('#include "decode.h"\n', without), 3, tmp_path)

@@ -91,7 +91,7 @@ def test_a_sanitizer_sees_an_array_that_is_too_short(tmp_path: Path) -> None:
         run_sanitized("address,undefined", PATHS["vector"], source, 1, tmp_path)
 
 
-def test_a_sanitizer_sees_a_meeting_that_is_left_out(tmp_path: Path) -> None:
+def test_a_sanitizer_sees_a_barrier_that_is_left_out(tmp_path: Path) -> None:
     header = (build.kernels() / "host.h").read_text()
     without = header.replace("    if (all->size == 1) return;", "    if (all->size < 99) return;")
     assert without != header

@@ -42,8 +42,8 @@ from glassformer.train.resolve import encoded, lasting_name, load_for, resolved
 from glassformer.train.rng import Threefry
 from glassformer.train.run_folder import Progress, Row, RunFolder
 from glassformer.train.score import Score
-from glassformer.train.starting import recipe_from, starting
 from glassformer.train.tasks import Classify, Masked, NextToken, Span, Tag, Task, Translate
+from glassformer.train.warm_start import recipe_from, warm_start
 from glassformer.train.weights import load_arrays
 
 from .small import Stop, assert_same_run, small_data
@@ -267,7 +267,7 @@ def test_a_head_of_another_size_starts_anew(learned: Callable[[str], Path]) -> N
     start, texts = learned("tag"), small_texts()._replace(parts=("tens", "ones", "hundreds"))
     recipe, _ = ready(replace(small_text_recipe("tag"), start=str(start)), texts)
     fresh = Threefry(1).init(recipe.model)
-    found = starting(recipe, fresh)
+    found = warm_start(recipe, fresh)
     assert found.head.classify.w.shape == (16, 4)
     np.testing.assert_array_equal(found.head.classify.w, fresh.head.classify.w)
     np.testing.assert_array_equal(found.bert.embed.emb, glassformer.load(start).params.bert.embed.emb)

@@ -18,8 +18,8 @@ from glassformer.train.loop import Listener
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for, resolved
-from glassformer.train.starting import recipe_from
 from glassformer.train.tasks import TASKS
+from glassformer.train.warm_start import recipe_from
 
 PRESET = "bert-nano"
 

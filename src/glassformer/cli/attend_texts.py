@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from glassformer.lens.kinds import Kind
+    from glassformer.lens.attention_kind import Kind
     from glassformer.lens.token_maps import Place, TokenMap
     from glassformer.train.run import Run
 
@@ -33,19 +33,19 @@ def attend_texts(run: "Run", words: Sequence[str], wanted: Wanted, out: Path) ->
     """The result, the same for people, and the picture."""
     import numpy as np
 
-    from glassformer.lens.asked import asked
+    from glassformer.lens.answer_target import answer_target
     from glassformer.lens.attention import patterns
+    from glassformer.lens.encode_input import encode_input
     from glassformer.lens.gradient_attention import gradient_attention
-    from glassformer.lens.said import said
     from glassformer.lens.token_maps import chosen, rollout_maps, token_maps
     from glassformer.lens.token_picture import token_picture
     from glassformer.lens.trace import trace
 
     text, target = texts_of(run, words)
-    given = asked(run, text, target)
+    given = encode_input(run, text, target)
     seen = trace(run.model, run.params, given.x)
     maps = patterns(run.model, seen.values)
-    answer = said(run, given, np.asarray(seen.logits))
+    answer = answer_target(run, given, np.asarray(seen.logits))
     if wanted.gradient:
         maps = gradient_attention(trace(run.model, run.params, given.x, dy=answer.dy))
     shown = token_maps(run.model, maps, given.labels)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from glassformer.train.answers import Answer, Guess
+    from glassformer.train.predict_text import Answer, Guess
     from glassformer.train.run import Run
 
 LONGEST = 100  # characters of a text that are shown
@@ -71,10 +71,10 @@ def text_file(word: str) -> str:
 
 def test_sample(run: "Run", word: str, number: int) -> Given:
     from glassformer.errors import DataError
-    from glassformer.train.known_texts import known_texts
+    from glassformer.train.test_examples import read_test_examples
 
     try:
-        known = known_texts(run)
+        known = read_test_examples(run)
     except DataError as error:
         raise DataError(f"{word}: {error}") from None
     if number >= len(known):
@@ -84,7 +84,7 @@ def test_sample(run: "Run", word: str, number: int) -> Given:
 
 def as_plain(given: Given, answer: "Answer") -> dict[str, Any]:
     """For --json. A class is called as it is for images."""
-    from glassformer.train.answers import ClassAnswer, Found, NextAnswer, TranslateAnswer
+    from glassformer.train.predict_text import ClassAnswer, Found, NextAnswer, TranslateAnswer
 
     row = {"input": given.name, "text": given.text}
     if isinstance(answer, ClassAnswer):
@@ -102,7 +102,7 @@ def as_plain(given: Given, answer: "Answer") -> dict[str, Any]:
 
 
 def as_lines(given: list[Given], answers: list["Answer"]) -> Iterator[str]:
-    from glassformer.train.answers import ClassAnswer, NextAnswer
+    from glassformer.train.predict_text import ClassAnswer, NextAnswer
 
     width = max((len(heading(one)) for one in given), default=0)
     for one, answer in zip(given, answers, strict=True):
@@ -124,7 +124,7 @@ def heading(given: Given) -> str:
 
 def body(answer: "Answer") -> Iterator[str]:
     """Everything but classes, which take one line with the text."""
-    from glassformer.train.answers import Found, MaskedAnswer, NextAnswer, TagAnswer, TranslateAnswer
+    from glassformer.train.predict_text import Found, MaskedAnswer, NextAnswer, TagAnswer, TranslateAnswer
 
     if isinstance(answer, TagAnswer | Found):
         parts = answer.parts if isinstance(answer, TagAnswer) else (answer,)

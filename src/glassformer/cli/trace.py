@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from glassformer.lens import Trace
-    from glassformer.lens.subject import Subject
+    from glassformer.lens.trace_input import TraceInput
     from glassformer.train.run import Run
 
 SHOWN = 8  # labels that are named
@@ -43,14 +43,14 @@ def trace(
     """
     from glassformer import lens
     from glassformer.cli.output import report
-    from glassformer.cli.view import subject_of
+    from glassformer.cli.view import trace_input_of
     from glassformer.lens.health import findings
     from glassformer.train.run import load
 
     loaded = load("" if str(run) == "-" else run)
-    subject = subject_of(loaded, input_)
-    way_back = {"labels": subject.labels, "weights": subject.weights, "loss": loaded.recipe.training.loss}
-    whole = lens.trace(loaded.model, loaded.params, subject.x, **(way_back if grad else {}), **subject.keywords)
+    trace_input = trace_input_of(loaded, input_)
+    way_back = {"labels": trace_input.labels, "weights": trace_input.weights, "loss": loaded.recipe.training.loss}
+    whole = lens.trace(loaded.model, loaded.params, trace_input.x, **(way_back if grad else {}), **trace_input.keywords)
     found, shown = findings(whole), whole if match is None else whole.match(match)
     if out is not None:
         save(shown, out, run=str(loaded.path), input=input_)
@@ -58,7 +58,7 @@ def trace(
         "run": str(loaded.path),
         "input": input_,
         "loss": finite(whole.loss),
-        "against": describe(loaded, subject) if grad else None,
+        "against": describe(loaded, trace_input) if grad else None,
         "values": as_plain(shown),
         "findings": found,
         "out": None if out is None else str(out),
@@ -71,19 +71,19 @@ def trace(
     report(result, "\n".join(lines), as_json=json)
 
 
-def describe(run: "Run", subject: "Subject") -> str:
+def describe(run: "Run", trace_input: "TraceInput") -> str:
     """Which labels the loss was taken against, and who says so."""
     from glassformer.train.tasks import Span
 
     def named(label: int) -> str:
-        if isinstance(run.recipe.task, Span) or label >= len(subject.words):
+        if isinstance(run.recipe.task, Span) or label >= len(trace_input.words):
             return str(label)  # a place in the text, or a symbol that nobody has named
-        return subject.words[label] if subject.words == run.classes else repr(subject.words[label])
+        return trace_input.words[label] if trace_input.words == run.classes else repr(trace_input.words[label])
 
-    labels = subject.labels.ravel()
-    counted = labels if subject.weights is None else labels[subject.weights.ravel() > 0]
+    labels = trace_input.labels.ravel()
+    counted = labels if trace_input.weights is None else labels[trace_input.weights.ravel() > 0]
     more = f" and {len(counted) - SHOWN} more" if len(counted) > SHOWN else ""
-    who = "the right answer" if subject.is_known else "the model's own answer"
+    who = "the right answer" if trace_input.is_known else "the model's own answer"
     return f"{who}: {', '.join(map(named, counted[:SHOWN]))}{more}"
 
 

@@ -95,7 +95,7 @@ def choose(
     from glassformer.train import presets
     from glassformer.train.resolve import lasting_name, load_for, resolved
     from glassformer.train.settings import with_change, with_changes
-    from glassformer.train.starting import recipe_from, tokeniser_from
+    from glassformer.train.warm_start import recipe_from, tokeniser_from
 
     def read(images: int) -> "Recipe":
         if is_run:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from glassformer.lens.subject import Subject
+    from glassformer.lens.trace_input import TraceInput
     from glassformer.train.run import Run
 
 
@@ -38,7 +38,7 @@ def view(
     from glassformer.train.run import load
 
     loaded = load("" if str(run) == "-" else run)
-    shown = traced(loaded, subject_of(loaded, input_))
+    shown = traced(loaded, trace_input_of(loaded, input_))
     content = page(shown)
     write_whole(out, content)
     result = {
@@ -58,17 +58,17 @@ def view(
     report(result, "\n".join(lines), as_json=json)
 
 
-def subject_of(run: "Run", word: str) -> "Subject":
+def trace_input_of(run: "Run", word: str) -> "TraceInput":
     from glassformer.cli.predict_texts import read
     from glassformer.data.prepare import read_pictures
     from glassformer.errors import DataError
-    from glassformer.lens.subject import image_subject, reads_images, text_subject
+    from glassformer.lens.trace_input import image_input, reads_images, text_input
 
     if reads_images(run):
         pictures = read_pictures(word, run.images.shape, run.recipe.data)
         if len(pictures) > 1:
             raise DataError(f"{word}: holds {len(pictures):,} images; say which one, such as {word}:0")
-        return image_subject(run, pictures[0].name, pictures[0].image, pictures[0].label)
+        return image_input(run, pictures[0].name, pictures[0].image, pictures[0].label)
     if word.startswith("@") or word == "-":
         given = list(read(run, word))
         if len(given) != 1:
@@ -76,4 +76,4 @@ def subject_of(run: "Run", word: str) -> "Subject":
     else:
         given = list(read(run, word))
     expected = given[0].expected
-    return text_subject(run, given[0].name, given[0].text, expected if isinstance(expected, str) else None)
+    return text_input(run, given[0].name, given[0].text, expected if isinstance(expected, str) else None)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.generate.decoder import check_prompts, check_step, filled_up
-from glassformer.generate.kept import Kept, attend_onward, kept_from, picked
+from glassformer.generate.kv_cache import KVCache, attend_next, padded_cache, take_rows
 from glassformer.layers import grouped_query, tied_head
 from glassformer.models import GPT
 from glassformer.models.gpt import Params
@@ -25,10 +25,10 @@ from glassformer.shapes import Array, Float, Integer
 @partial(jax.jit, static_argnames="model")
 def read(
     model: GPT, params: Params, ids: Integer[Array, "B T"], lengths: Integer[Array, "B"]
-) -> tuple[Float[Array, "B V"], tuple[Kept, ...]]:
+) -> tuple[Float[Array, "B V"], tuple[KVCache, ...]]:
     """The scores behind each row's last real token, and what the blocks keep of all tokens."""
     _, cache = model.forward(params, ids)
-    kept = tuple(kept_from(*keys_and_values(block.attn), model.text.context) for block in cache.blocks)
+    kept = tuple(padded_cache(*keys_and_values(block.attn), model.text.context) for block in cache.blocks)
     last = cache.head.x[jnp.arange(len(ids)), lengths - 1]
     scores, _ = model.head.forward(None, tied_head.Inputs(x=last, emb=cache.head.emb))
     return scores, kept
@@ -41,8 +41,8 @@ def keys_and_values(cache: Any) -> tuple[Float[Array, "B T H D"], Float[Array, "
 
 @partial(jax.jit, static_argnames="model", donate_argnames="kept")
 def onward(
-    model: GPT, params: Params, kept: tuple[Kept, ...], place: Integer[Array, "B"], tokens: Integer[Array, "B"]
-) -> tuple[Float[Array, "B V"], tuple[Kept, ...]]:
+    model: GPT, params: Params, kept: tuple[KVCache, ...], place: Integer[Array, "B"], tokens: Integer[Array, "B"]
+) -> tuple[Float[Array, "B V"], tuple[KVCache, ...]]:
     """GPT.forward for one token of each row, standing at its place."""
     resid, _ = model.embed.forward(params.embed, tokens[:, None])
     if params.positions is not None and params.positions.pos is not None:
@@ -51,7 +51,7 @@ def onward(
     attn: Any = block.attn  # causal self-attention around multi-head or grouped-query
     for weights, memory in zip(params.blocks, kept, strict=True):
         h, _ = block.norm.forward(weights.norm1, resid)
-        a, memory = attend_onward(attn.multi_head, weights.attn, h, memory, place)
+        a, memory = attend_next(attn.multi_head, weights.attn, h, memory, place)
         resid = resid + a
         h, _ = block.norm.forward(weights.norm2, resid)
         f, _ = block.ff.forward(weights.ff, h)
@@ -67,7 +67,7 @@ class JaxDecoder:
     def __init__(self, model: GPT, params: Params) -> None:
         self.model, self.params = model, jax.device_put(params)
         self.context = model.text.context
-        self.kept: tuple[Kept, ...] = ()
+        self.kept: tuple[KVCache, ...] = ()
         self.places = np.zeros(0, np.int32)  # where the next token of each row will stand
 
     def start(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -83,4 +83,4 @@ class JaxDecoder:
         return np.asarray(scores)
 
     def reorder(self, rows: np.ndarray) -> None:
-        self.kept, self.places = picked(self.kept, rows), self.places[rows]
+        self.kept, self.places = take_rows(self.kept, rows), self.places[rows]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.generate.decoder import check_prompts, check_step, filled_up
-from glassformer.generate.kept import picked
+from glassformer.generate.kv_cache import take_rows
 from glassformer.models import RecurrentLM
 from glassformer.models.recurrent_lm import Params
 from glassformer.shapes import Array, Float, Integer
@@ -59,4 +59,4 @@ class RecurrentDecoder:
         return np.asarray(scores)
 
     def reorder(self, rows: np.ndarray) -> None:
-        self.state, self.rows = picked(self.state, rows), len(rows)
+        self.state, self.rows = take_rows(self.state, rows), len(rows)

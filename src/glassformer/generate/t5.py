@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.generate.decoder import check_prompts, check_step, filled_up
-from glassformer.generate.kept import Kept, attend_onward, look, picked
+from glassformer.generate.kv_cache import KVCache, attend_cached, attend_next, take_rows
 from glassformer.layers import relative_bias, tied_head
 from glassformer.layers.linear import project
 from glassformer.layers.masks import padding, within
@@ -28,7 +28,7 @@ class Source(NamedTuple):
     """What was read."""
 
     keep: Bool[Array, "B S"]
-    blocks: tuple[Kept, ...]  # for the cross-attention of each block
+    blocks: tuple[KVCache, ...]  # for the cross-attention of each block
 
 
 @partial(jax.jit, static_argnames="model")
@@ -41,7 +41,7 @@ def read(model: T5, params: Params, ids: Integer[Array, "B S"], lengths: Integer
     return Source(
         keep=keep,
         blocks=tuple(
-            Kept(k=split(project(memory, cross.w_k, cross.b_k)), v=split(project(memory, cross.w_v, cross.b_v)))
+            KVCache(k=split(project(memory, cross.w_k, cross.b_k)), v=split(project(memory, cross.w_v, cross.b_v)))
             for cross in crosses
         ),
     )
@@ -52,10 +52,10 @@ def onward(
     model: T5,
     params: Params,
     source: Source,
-    kept: tuple[Kept, ...],
+    kept: tuple[KVCache, ...],
     place: Integer[Array, ""],
     tokens: Integer[Array, "B"],
-) -> tuple[Float[Array, "B V"], tuple[Kept, ...]]:
+) -> tuple[Float[Array, "B V"], tuple[KVCache, ...]]:
     """What T5.forward gives behind the last token of its target, from that token and what was kept of the others."""
     sources = jnp.arange(model.text.context)
     bias, _ = model.decoder_bias.forward(
@@ -66,11 +66,11 @@ def onward(
     norm, attn, ff, blocks = model.norm, model.attn, model.ff, []
     for weights, memory, cross in zip(params.decoder.blocks, kept, source.blocks, strict=True):
         h, _ = norm.forward(weights.norm1, resid)
-        a, memory = attend_onward(attn, weights.attn, h, memory, places, bias)
+        a, memory = attend_next(attn, weights.attn, h, memory, places, bias)
         resid = resid + a
         h, _ = norm.forward(weights.norm2, resid)
         q = attn.split(project(h, weights.cross.w_q, weights.cross.b_q))
-        resid = resid + look(attn, weights.cross, q, cross, source.keep)
+        resid = resid + attend_cached(attn, weights.cross, q, cross, source.keep)
         h, _ = norm.forward(weights.norm3, resid)
         f, _ = ff.forward(weights.ff, h)
         resid = resid + f
@@ -89,7 +89,7 @@ class T5Decoder:
         self.context = model.text.context
         self.source: Any = None  # a Source, once something was read
         self.read_by = np.zeros(0, int)  # which prompt each row looks at
-        self.kept: tuple[Kept, ...] = ()
+        self.kept: tuple[KVCache, ...] = ()
         self.place = 0
 
     def start(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -98,7 +98,7 @@ class T5Decoder:
         self.read_by, self.place = np.arange(len(ids)), 0
         shape = (len(ids), self.context, self.model.heads, self.model.head_width)
         dtype = self.source.blocks[0].k.dtype
-        self.kept = tuple(Kept(k=jnp.zeros(shape, dtype), v=jnp.zeros(shape, dtype)) for _ in self.source.blocks)
+        self.kept = tuple(KVCache(k=jnp.zeros(shape, dtype), v=jnp.zeros(shape, dtype)) for _ in self.source.blocks)
         return self.step(np.full(len(ids), self.start_token))
 
     def step(self, tokens: np.ndarray) -> np.ndarray:
@@ -109,8 +109,8 @@ class T5Decoder:
         return np.asarray(scores)
 
     def reorder(self, rows: np.ndarray) -> None:
-        self.kept = picked(self.kept, rows)
+        self.kept = take_rows(self.kept, rows)
         read_by = self.read_by[rows]
         if not np.array_equal(read_by, self.read_by):  # beams of one prompt change places, and look at the same
-            self.source = picked(self.source, rows)
+            self.source = take_rows(self.source, rows)
         self.read_by = read_by

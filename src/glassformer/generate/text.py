@@ -17,10 +17,10 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import SettingError, at_least
 from glassformer.generate.beam import BeamSearch
 from glassformer.generate.decoder import Decoder, as_array
-from glassformer.generate.pieces import UntilStop, WholeCharacters
 from glassformer.generate.prompts import Prompt, to_answer, to_continue
 from glassformer.generate.sampling import Sampling
 from glassformer.generate.t5 import T5Decoder
+from glassformer.generate.text_stream import UntilStop, WholeCharacters
 
 Say = Callable[[str], None]
 OnText = Callable[[int, str], None]  # (row, the next piece of its text)

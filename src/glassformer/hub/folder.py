@@ -20,9 +20,9 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import CheckpointError, FileError, GlassformerError, SettingError
 from glassformer.files import write_whole
 from glassformer.hub import bert, gpt2, settings, t5, vit
-from glassformer.hub.inside import file_in, json_in, read_json
+from glassformer.hub.lazy_tensors import WHOLE, lazy_tensors, precision_notes
+from glassformer.hub.safe_files import file_in, json_in, read_json
 from glassformer.hub.settings import shown
-from glassformer.hub.stored import WHOLE, precision_notes, stored_tensors
 from glassformer.hub.tokeniser_files import CONFIG as TOKENISER_CONFIG
 from glassformer.hub.tokeniser_files import TOKENISER, Exported, read_tokeniser
 from glassformer.models import GPT, T5, BERTFor, ViT
@@ -48,7 +48,7 @@ def read_folder(path: Path, *, architecture: str | None = None) -> Imported:
     kind = model_type(path, config)
     if architecture is not None and kind != "bert":
         raise SettingError(f"architecture: {shown(architecture)} came for {kind}; only bert has heads to choose from")
-    tensors = stored_tensors(path)
+    tensors = lazy_tensors(path)
     with told(path / CONFIG):
         if kind == "bert":
             found = read_bert(config, tensors, architecture)

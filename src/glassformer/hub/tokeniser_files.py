@@ -13,7 +13,7 @@ from glassformer.data.text_extra import text_package
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.hub import settings
-from glassformer.hub.inside import file_in, json_in, read_json, read_text
+from glassformer.hub.safe_files import file_in, json_in, read_json, read_text
 
 TOKENISER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 PIECES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model")

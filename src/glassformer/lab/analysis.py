@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from glassformer.lab.amount import LEVEL, seeds_needed, smallest_p
-from glassformer.lab.answer import answer
 from glassformer.lab.cells import Cell, Comparison, additions, cell, on_top, pairs, removals
+from glassformer.lab.conclusion import conclusion
 from glassformer.lab.plan import FEWEST, MAIN, Factor, Plan
 from glassformer.lab.ranks import ranks
 from glassformer.lab.record import Record, Results
+from glassformer.lab.sample_size import LEVEL, seeds_needed, smallest_p
 from glassformer.lab.scores import Paired, epochs_to, measure_of, paired, runs, summarise
 from glassformer.lab.statistics import EXACT, effects, power
 from glassformer.lab.study import Effect, Finding, Rank, Study, Summary
-from glassformer.lab.words import Circumstances, count, diverges, evidence, reasons, sure, word_of
+from glassformer.lab.verdict import Circumstances, count, diverges, evidence, reasons, sure, verdict_of
 
 SIZE = 1.5  # standard deviations of the differences: an effect that nobody wants to miss
 LIKELY = 0.8  # the power one wants for it
@@ -65,7 +65,7 @@ def analyse(plan: Plan, results: Results, skipped: Sequence[str] = (), command: 
         machines=dict(Counter(record.machine or "unknown" for record in used(cells))),
         command=command,
     )
-    return replace(study, answer=answer(study))
+    return replace(study, answer=conclusion(study))
 
 
 def comparisons(plan: Plan, results: Results) -> list[Comparison]:
@@ -106,7 +106,7 @@ def both_count(plan: Plan, pair: Comparison) -> bool:
 def undecided(plan: Plan, results: Results) -> set[str]:
     """Keys of the cells that more seeds would tell more about."""
     tested = examine(plan, results, comparisons(plan, results))
-    open_ = [one for one in tested if word_of(one.effect, one.pairs, circumstances(one)) == "not decided"]
+    open_ = [one for one in tested if verdict_of(one.effect, one.pairs, circumstances(one)) == "not decided"]
     return {side.key for one in open_ for side in sides(one.comparison)}
 
 
@@ -185,7 +185,7 @@ def circumstances(one: Examined, gap: float | None = None, goal: str = "the targ
 
 def find(plan: Plan, results: Results, one: Examined, gap: float | None, goal: str) -> Finding:
     about = circumstances(one, gap, goal)
-    word = word_of(one.effect, one.pairs, about)
+    word = verdict_of(one.effect, one.pairs, about)
     without, with_ = (epochs_to(plan.target, runs(plan, results, side).values()) for side in sides(one.comparison))
     return Finding(
         comparison=one.comparison,

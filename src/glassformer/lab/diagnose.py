@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from glassformer.lab.amount import usual_seeds
 from glassformer.lab.cells import key_of
 from glassformer.lab.plan import Factor, Plan, changed
 from glassformer.lab.plan_text import plan_text
+from glassformer.lab.sample_size import usual_seeds
 from glassformer.layers.positions import Sinusoidal
 from glassformer.train.recipe import Recipe
 

@@ -15,15 +15,15 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset
 from glassformer.errors import DataError, FileError, GlassformerError
-from glassformer.lab.inside import inside
+from glassformer.lab.mechanism import mechanism
 from glassformer.lab.record import Record
 from glassformer.train.engines import choose
 from glassformer.train.loop import split
-from glassformer.train.not_finite import all_finite
+from glassformer.train.nan_report import all_finite
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for, reads, resolved, text_of
 from glassformer.train.rng import make_order
-from glassformer.train.starting import starting
+from glassformer.train.warm_start import warm_start
 
 _loaded: dict[Any, Dataset] = {}
 
@@ -58,7 +58,7 @@ def trained(key: str, recipe: Recipe, data: Dataset, start: float) -> Record:
     train, held_out = split(recipe, data)
     engine = choose(recipe, train, lambda _: None)
     order = make_order(recipe.engine.rng, recipe.training.seed)
-    state = engine.start(starting(recipe, order.init(recipe.model)))
+    state = engine.start(warm_start(recipe, order.init(recipe.model)))
     losses: list[float] = []
     validation: list[float] = []
     failed = ""
@@ -83,7 +83,7 @@ def trained(key: str, recipe: Recipe, data: Dataset, start: float) -> Record:
         parameters=sum(leaf.size for leaf in jax.tree.leaves(state.params)),
         engine=engine.name,
         machine=machine(),
-        inside={} if failed else inside(recipe, state.params, train if held_out is None else held_out),
+        inside={} if failed else mechanism(recipe, state.params, train if held_out is None else held_out),
     )
 
 

@@ -32,7 +32,7 @@ from typing import Any, Literal
 
 from glassformer.data.text_sources import existing
 from glassformer.errors import FileError, SettingError, UnknownNameError, at_least
-from glassformer.lab.amount import seeds_needed, usual_seeds
+from glassformer.lab.sample_size import seeds_needed, usual_seeds
 from glassformer.names import nearest
 from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe

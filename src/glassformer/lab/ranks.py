@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from glassformer.lab.amount import LEVEL
 from glassformer.lab.plan import FEWEST
+from glassformer.lab.sample_size import LEVEL
 from glassformer.lab.statistics import CLOSE, holm, sign_flip_p
 from glassformer.lab.study import Rank
 

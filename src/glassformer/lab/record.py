@@ -33,7 +33,7 @@ class Record:
     parameters: int = 0
     engine: str = ""
     machine: str = ""  # "NVIDIA H200", "AMD EPYC 9454, 2 cores"
-    inside: dict[str, float] = field(default_factory=dict)  # what the lens sees in the trained model: inside.py
+    inside: dict[str, float] = field(default_factory=dict)  # what the lens sees in the trained model: mechanism.py
 
     @property
     def place(self) -> tuple[str, int]:

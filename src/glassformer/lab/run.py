@@ -25,8 +25,8 @@ from glassformer.lab.one_run import loaded, train_one
 from glassformer.lab.plan import Plan
 from glassformer.lab.record import Record, Results
 from glassformer.lab.schedule import Job, Schedule, skipped
-from glassformer.lab.side_by_side import shape_of, train_side_by_side
 from glassformer.lab.study import Study
+from glassformer.lab.vmapped_runs import shape_of, train_vmapped
 from glassformer.lab.worker import working_for
 from glassformer.train.many_seeds import with_seed
 from glassformer.train.recipe import Recipe
@@ -72,15 +72,15 @@ def investigate(
     results = Results(folder)
     schedule = Schedule(results, budget)
     schedule.undecided = lambda: undecided(plan, results)
-    side_by_side = jax.default_backend() != "cpu" and not cluster
+    vmapped = jax.default_backend() != "cpu" and not cluster
     while True:
         cells = cells_of(plan, results)
         left = schedule.left(cells, plan.seeds)
         listener.stage(len(left) + len(results.records), len(results.records))
         before = len(results.records)
         with hearing_ctrl_c(schedule, listener):
-            if side_by_side:
-                run_side_by_side(plan, cells, schedule, results, listener)
+            if vmapped:
+                run_vmapped(plan, cells, schedule, results, listener)
             else:
                 run_in_processes(plan, cells, schedule, results, listener, jobs, cluster)
         if schedule.stopped:
@@ -128,7 +128,7 @@ def run_in_processes(
                 keep(results, cells, plan, schedule, listener, [record], count if count > 0 else cores())
 
 
-def run_side_by_side(plan: Plan, cells: list[Cell], schedule: Schedule, results: Results, listener: Listener) -> None:
+def run_vmapped(plan: Plan, cells: list[Cell], schedule: Schedule, results: Results, listener: Listener) -> None:
     """Runs of one shape together, as many as fit."""
     while (first := schedule.next(cells, plan.seeds)) is not None:
         group = [first, *more_like(first, schedule, cells, plan)]
@@ -142,7 +142,7 @@ def together(jobs: list[Job]) -> list[Record]:
     keys = [job.cell.key for job in jobs]
     if len(jobs) > 1:
         with contextlib.suppress(GlassformerError, jax.errors.JaxRuntimeError):
-            return train_side_by_side(keys, [resolved(recipe, data) for recipe in recipes], data)
+            return train_vmapped(keys, [resolved(recipe, data) for recipe in recipes], data)
     return [train_one(key, recipe) for key, recipe in zip(keys, recipes, strict=True)]
 
 

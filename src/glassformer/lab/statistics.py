@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from glassformer.lab.amount import LEVEL
+from glassformer.lab.sample_size import LEVEL
 from glassformer.lab.study import Effect
 
 EXACT = 16  # seeds up to which all flips are tried

@@ -9,7 +9,7 @@ from glassformer.lab.cells import Cell, Comparison
 from glassformer.lab.plan import Plan
 from glassformer.lab.record import Record
 
-Word = Literal[
+Verdict = Literal[
     "explains",
     "contributes",
     "not distinguishable",
@@ -40,7 +40,7 @@ class Finding:
 
     comparison: Comparison
     effect: Effect | None  # None: fewer than three seeds have both sides
-    word: Word
+    word: Verdict
     evidence: str  # one sentence: "+38.6 points [36.1, 41.0], 10 of 10 seeds up, p = 0.004 after Holm"
     failures: int = 0  # seeds whose run with the factor failed
     to_target: tuple[float | None, float | None] = (

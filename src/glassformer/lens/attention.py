@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
-from glassformer.lens.kinds import is_pattern, kind_of
+from glassformer.lens.attention_kind import is_pattern, kind_of
 from glassformer.lens.maps import AttentionMaps
 from glassformer.models import PatchAttention, PatchBlock, ViT
 from glassformer.models.model import Model, Network

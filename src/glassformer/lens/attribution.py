@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
-from glassformer.lens.stream import stream_of
+from glassformer.lens.residual_stream import stream_of
 from glassformer.lens.trace import Trace
 from glassformer.models import BERT, GPT, T5, BERTFor, ViT
 from glassformer.tables import html_table, text_table

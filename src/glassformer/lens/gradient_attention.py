@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from glassformer.errors import UnknownNameError
-from glassformer.lens.kinds import Kind, is_pattern
+from glassformer.lens.attention_kind import Kind, is_pattern
 from glassformer.lens.maps import AttentionMaps
 from glassformer.lens.rollout import rolled
 from glassformer.lens.trace import Trace

@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from glassformer.lens.kinds import is_pattern, kind_of
-from glassformer.lens.stream import Stream, streams_of
+from glassformer.lens.attention_kind import is_pattern, kind_of
+from glassformer.lens.residual_stream import Stream, streams_of
 from glassformer.lens.trace import Trace
 from glassformer.models import BERT, GPT, T5, BERTFor, ViT
 

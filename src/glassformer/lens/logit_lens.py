@@ -9,7 +9,7 @@ guess: no block was trained to be read like this. nostalgebraist, 2020.
 
 import numpy as np
 
-from glassformer.lens.stream import params_of, read_out, stream_of
+from glassformer.lens.residual_stream import params_of, read_out, stream_of
 from glassformer.lens.trace import Trace
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from glassformer.errors import ContractError
 from glassformer.lens.payload import view
-from glassformer.lens.subject import image_subject
+from glassformer.lens.trace_input import image_input
 from glassformer.models.model import Model
 from glassformer.train.run import Run
 
@@ -49,7 +49,7 @@ def view_image(run: Run, name: str, image: np.ndarray, label: int | None = None)
     """
     if not isinstance(run.model, Model):
         run.images  # noqa: B018  it says what the run reads instead
-    return page(view(run, image_subject(run, name, image, label)))
+    return page(view(run, image_input(run, name, image, label)))
 
 
 def as_json(shown: dict[str, Any]) -> str:

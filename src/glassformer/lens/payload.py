@@ -13,10 +13,10 @@ import numpy as np
 
 from glassformer.layers import FirstToken, MeanPool
 from glassformer.layers.contract import Layer
-from glassformer.lens.made_by import Made, made_by, written_out
-from glassformer.lens.subject import CLASS, Subject
+from glassformer.lens.provenance import Provenance, provenance_of, written_out
+from glassformer.lens.steps import equation_of, owner_of, steps_of
 from glassformer.lens.trace import Trace, trace
-from glassformer.lens.walk import equation_of, owner_of, walk
+from glassformer.lens.trace_input import CLASS, TraceInput
 from glassformer.losses import CrossEntropy
 from glassformer.models import PatchAttention, PatchBlock, ViT
 from glassformer.names import gradient_name, last_word
@@ -29,15 +29,17 @@ BY_PAIR = ("scores", "pattern", "dpattern", "dscores")
 BY_HEAD = ("q", "k", "v", "z", "k_shared", "v_shared")
 
 
-def view(run: Run, subject: Subject) -> dict[str, Any]:
+def view(run: Run, trace_input: TraceInput) -> dict[str, Any]:
     """Trace one input forward and backward, and make the payload of it."""
     loss = run.recipe.training.loss
-    labels, weights = subject.labels, subject.weights
-    traced = trace(run.model, run.params, subject.x, labels=labels, weights=weights, loss=loss, **subject.keywords)
-    return payload(traced, subject, run.path.name, loss)
+    labels, weights = trace_input.labels, trace_input.weights
+    traced = trace(
+        run.model, run.params, trace_input.x, labels=labels, weights=weights, loss=loss, **trace_input.keywords
+    )
+    return payload(traced, trace_input, run.path.name, loss)
 
 
-def payload(traced: Trace, subject: Subject, run: str = "", loss: Layer = CrossEntropy()) -> dict[str, Any]:
+def payload(traced: Trace, trace_input: TraceInput, run: str = "", loss: Layer = CrossEntropy()) -> dict[str, Any]:
     """Everything the page shows. The first, and only, sample of the batch is taken."""
     values = {name: first_sample(name, array) for name, array in traced.values.items()}
     gradients = {name: first_sample(name, array) for name, array in traced.gradients.items()}
@@ -46,8 +48,8 @@ def payload(traced: Trace, subject: Subject, run: str = "", loss: Layer = CrossE
     weight_gradients = {name: array for name, array in weight_gradients.items() if name not in gradients}
     same = repeated(values)
     pool = getattr(traced.model, "pool", None) or MeanPool()
-    steps = walk(values, gradients, weights, same, {"pool": module_of(pool), "loss": module_of(loss)})
-    layers = attentions(values, subject)
+    steps = steps_of(values, gradients, weights, same, {"pool": module_of(pool), "loss": module_of(loss)})
+    layers = attentions(values, trace_input)
     known = {**values, **gradients, **weights, **weight_gradients}
     scales = {layer["name"]: layer["scale"] for layer in layers} | tied_scales(values, weights)
     order = [name for name in values if name not in same]
@@ -73,17 +75,17 @@ def payload(traced: Trace, subject: Subject, run: str = "", loss: Layer = CrossE
         ("dweight", weight_gradients),
     ):
         for name in arrays:
-            made = checked(name, made_by(name, known, before, scales), known, isinstance(pool, FirstToken))
+            made = checked(name, provenance_of(name, known, before, scales), known, isinstance(pool, FirstToken))
             equation = equations.get(name) or written_out(name, made)
-            tensors.add(name, kind, axes_of(name, arrays[name], subject), equation, made)
+            tensors.add(name, kind, axes_of(name, arrays[name], trace_input), equation, made)
     return {
         "run": run,
         "model": type(traced.model).__name__,
         "settings": repr(traced.model),
         "parameters": sum(array.size for array in weights.values()),
-        "input": input_of(traced.model, subject),
-        "sequences": {"tokens": list(subject.tokens), "memory": list(subject.memory)},
-        "answer": answer_of(traced, subject),
+        "input": input_of(traced.model, trace_input),
+        "sequences": {"tokens": list(trace_input.tokens), "memory": list(trace_input.memory)},
+        "answer": answer_of(traced, trace_input),
         "attention": layers,
         "positions": next((name for name in weights if last_word(name) == "pos"), None),
         "steps": [asdict(step) for step in steps],
@@ -98,7 +100,7 @@ def module_of(layer: Layer) -> str:
     return type(layer).__module__.removeprefix("glassformer.")
 
 
-def checked(name: str, made: Made | None, known: dict[str, np.ndarray], takes_first: bool) -> Made | None:
+def checked(name: str, made: Provenance | None, known: dict[str, np.ndarray], takes_first: bool) -> Provenance | None:
     """Without what only seemed to fit: what goes into a layer is not always what was made just before it."""
     if made is None:
         return None
@@ -109,7 +111,7 @@ def checked(name: str, made: Made | None, known: dict[str, np.ndarray], takes_fi
     return made
 
 
-def is_so(made: Made, known: dict[str, np.ndarray], value: np.ndarray) -> bool:
+def is_so(made: Provenance, known: dict[str, np.ndarray], value: np.ndarray) -> bool:
     if made["kind"] == "sum":
         a, b = known[made["a"]], known[made["b"]][: len(value)]
         return a.shape == b.shape == value.shape and np.allclose(a + b, value, atol=1e-4)
@@ -187,7 +189,7 @@ def encoded(array: np.ndarray) -> str:
     return base64.b64encode(array.tobytes()).decode()
 
 
-def axes_of(name: str, array: np.ndarray, subject: Subject) -> list[str]:
+def axes_of(name: str, array: np.ndarray, trace_input: TraceInput) -> list[str]:
     """Letters as in shapes.py: which axis is of heads, and which of tokens, the page must know."""
     word = last_word(name)
     plain = word[1:] if word.startswith("d") and word not in ("dy", "dx") else word
@@ -196,25 +198,25 @@ def axes_of(name: str, array: np.ndarray, subject: Subject) -> list[str]:
         return [source, "H", "D"]
     if array.ndim == 3 and plain in ("scores", "pattern", "bias"):
         return ["H", "T", "S"]
-    if array.ndim == 3 and subject.kind == "image":
+    if array.ndim == 3 and trace_input.kind == "image":
         return ["Y", "X", "G"]
-    tokens = {len(subject.tokens), len(subject.memory)} - {0}
+    tokens = {len(trace_input.tokens), len(trace_input.memory)} - {0}
     if array.ndim == 3:
         return ["T" if array.shape[0] in tokens else "", "H", "D"]
     names = ["", "C"] if array.ndim == 2 else [""] * array.ndim
     if array.ndim == 1 and word in ("ids", "labels", "share") and array.shape[0] in tokens:
-        return ["S" if is_memory(name, subject) else "T"]
+        return ["S" if is_memory(name, trace_input) else "T"]
     if array.ndim == 2 and array.shape[0] in tokens and not word.startswith(("w", "dw", "emb", "demb")):
-        names[0] = "S" if is_memory(name, subject) else "T"
+        names[0] = "S" if is_memory(name, trace_input) else "T"
     return names
 
 
-def is_memory(name: str, subject: Subject) -> bool:
+def is_memory(name: str, trace_input: TraceInput) -> bool:
     """Of the second sequence, the one that is only read."""
-    return bool(subject.memory) and (name.startswith(("encoder.", "embed.")) or name.endswith(("cross.memory",)))
+    return bool(trace_input.memory) and (name.startswith(("encoder.", "embed.")) or name.endswith(("cross.memory",)))
 
 
-def attentions(values: dict[str, np.ndarray], subject: Subject) -> list[dict[str, Any]]:
+def attentions(values: dict[str, np.ndarray], trace_input: TraceInput) -> list[dict[str, Any]]:
     """Every attention layer, in order; who asks and who is looked at; and how it is masked."""
     found = []
     for name in values:
@@ -222,7 +224,7 @@ def attentions(values: dict[str, np.ndarray], subject: Subject) -> list[dict[str
             continue
         scope, pattern, q = owner_of(name), values[owner_of(name) + ".pattern"], values[owner_of(name) + ".q"]
         heads, asking, looked_at = pattern.shape
-        read = bool(subject.memory)
+        read = bool(trace_input.memory)
         memory = read and (scope.startswith("encoder.") or scope.endswith(".cross"))
         found.append(
             {
@@ -273,31 +275,31 @@ def factor(scaled: np.ndarray, products: np.ndarray, width: int) -> float:
     return next((fixed for fixed in (width**-0.5, 1.0) if abs(found - fixed) < 1e-3 * fixed), found)
 
 
-def input_of(model: Any, subject: Subject) -> dict[str, Any]:
-    plain: dict[str, Any] = {"kind": subject.kind, "name": subject.name}
-    if subject.kind == "image":
-        image = np.asarray(subject.x[0])
+def input_of(model: Any, trace_input: TraceInput) -> dict[str, Any]:
+    plain: dict[str, Any] = {"kind": trace_input.kind, "name": trace_input.name}
+    if trace_input.kind == "image":
+        image = np.asarray(trace_input.x[0])
         plain |= {"shape": list(image.shape), "pixels": encoded(image.astype(np.uint8))}
         if isinstance(model, ViT | PatchAttention | PatchBlock):
-            plain |= {"grid": list(model.patches.grid), "first": int(CLASS in subject.tokens[:1])}
-    if subject.kind == "row":
-        plain |= {"row": np.asarray(subject.x[0]).tolist()}
+            plain |= {"grid": list(model.patches.grid), "first": int(CLASS in trace_input.tokens[:1])}
+    if trace_input.kind == "row":
+        plain |= {"row": np.asarray(trace_input.x[0]).tolist()}
     return plain
 
 
-def answer_of(traced: Trace, subject: Subject) -> dict[str, Any]:
+def answer_of(traced: Trace, trace_input: TraceInput) -> dict[str, Any]:
     """Of one answer for the whole input: every class. Of one for each token: what is likeliest there."""
     logits = np.asarray(traced.logits, np.float64)[0]
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     p = weights / weights.sum(axis=-1, keepdims=True)
-    labels = np.asarray(subject.labels)[0]
-    plain = {"loss": traced.loss, "known": subject.is_known}
+    labels = np.asarray(trace_input.labels)[0]
+    plain = {"loss": traced.loss, "known": trace_input.is_known}
     if p.ndim == 1:
-        words = list(subject.words) or [str(i) for i in range(len(p))]
+        words = list(trace_input.words) or [str(i) for i in range(len(p))]
         return plain | {"classes": words, "probabilities": p.tolist(), "label": int(labels)}
 
     def word(number: int) -> str:
-        return subject.words[number] if number < len(subject.words) else str(number)
+        return trace_input.words[number] if number < len(trace_input.words) else str(number)
 
     best = p.argmax(axis=-1)
     places = [

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import ShapeError
-from glassformer.lens.kinds import Kind, kind_of
+from glassformer.lens.attention_kind import Kind, kind_of
 
 
 def rolled(model: Any, maps: Mapping[str, np.ndarray], s: float) -> dict[Kind, np.ndarray]:

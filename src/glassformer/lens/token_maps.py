@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError
-from glassformer.lens.kinds import Kind, kind_of
+from glassformer.lens.attention_kind import Kind, kind_of
 
 Place = int | Literal["mean", "last"]  # whose attention: of one token, of the last, or the mean over all
 HEADINGS: dict[Kind, str] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer.lens.kinds import Kind
+from glassformer.lens.attention_kind import Kind
 from glassformer.lens.token_maps import HEADINGS, Place, TokenMap, by_kind, shown
 
 if TYPE_CHECKING:

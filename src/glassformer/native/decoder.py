@@ -32,7 +32,7 @@ class Decoding(ctypes.Structure):
     """decode.h's `decoding`."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("weights", "turns", "keys", "values", "x", "logits", "space")),
+        *((name, ctypes.c_void_p) for name in ("weights", "rotations", "keys", "values", "x", "logits", "space")),
         *((name, ctypes.c_void_p) for name in ("owner", "place", "wanted")),
         *((name, ctypes.c_int32) for name in ("tokens", "wants", "sequences", "slots")),
         *((name, ctypes.c_int32) for name in ("width", "heads", "hidden", "depth", "vocabulary", "activation")),
@@ -53,7 +53,7 @@ class NativeDecoder:
         self.panel: int = self.library.gf_panel()
         self.emb = np.asarray(params.embed.emb, np.float32)
         self.pos = None if params.positions is None else np.asarray(params.positions.pos, np.float32)
-        self.turns = turns_of(model)
+        self.rotations = rotations_of(model)
         self.weights = packed(list(in_reading_order(params)), self.panel)
         self.space = aligned(0)
         self.places = np.zeros(0, np.int32)  # (B): how many tokens each text has had
@@ -136,7 +136,7 @@ class NativeDecoder:
         logits = np.empty((len(wanted), in_panels(vocabulary, self.panel) * self.panel), np.float32)
         work = Decoding(
             weights=address(self.weights),
-            turns=address(self.turns),
+            rotations=address(self.rotations),
             keys=address(self.keys),
             values=address(self.values),
             x=address(x),
@@ -223,7 +223,7 @@ def shape_in_panels(parts: tuple[Any, ...], panel: int) -> tuple[int, int, int]:
     return in_panels(columns, panel), prod(parts[0].shape[:-1]), panel
 
 
-def turns_of(model: GPT) -> np.ndarray | None:
+def rotations_of(model: GPT) -> np.ndarray | None:
     """Cosines and sines of every place, (context, D): what rotary positions make of the pairs (1, 0)."""
     if model.rotary is None:
         return None

@@ -174,7 +174,7 @@ def self_attention(plan: Plan, layer: layers.SelfAttention, name: str, x: Buffer
     sizes = (B, T, T, heads.heads, D, D**-0.5 if heads.scale is None else heads.scale)
     q, k, v, z = (plan.buffer(f"{name}.{part}", *x.shape) for part in ("q", "k", "v", "z"))
     pattern = plan.buffer(f"{name}.pattern", B, heads.heads, T, f"PADDED({T})")
-    work = plan.buffer(f"{name}.turned", D, f"PADDED({T})")
+    work = plan.buffer(f"{name}.transposed", D, f"PADDED({T})")
     to_q, to_k, to_v = (
         project(plan, f"{name}.w_{part}", f"{name}.b_{part}", y, x) for part, y in (("q", q), ("k", k), ("v", v))
     )
@@ -187,9 +187,9 @@ def self_attention(plan: Plan, layer: layers.SelfAttention, name: str, x: Buffer
     def backward(dy: Buffer, into: Buffer | None = None) -> Buffer:
         dz = to_y(dy) if to_y else dy
         dq, dk, dv = (plan.buffer(f"d{part.name}", *x.shape) for part in (q, k, v))
-        turned = plan.buffer(f"{name}.turned_v", D, f"PADDED({T})")
+        transposed = plan.buffer(f"{name}.transposed_v", D, f"PADDED({T})")
         dscores = plan.buffer(f"d{name}.scores", T, f"PADDED({T})")
-        plan.call("attention_backward", "attention", (dq, dk, dv, turned, dscores), (q, k, v, pattern, dz), sizes)
+        plan.call("attention_backward", "attention", (dq, dk, dv, transposed, dscores), (q, k, v, pattern, dz), sizes)
         dx = to_q(dq, into=into)
         to_k(dk, into=dx)
         return to_v(dv, into=dx)

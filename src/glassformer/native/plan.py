@@ -43,7 +43,7 @@ class Param:
     """A weight, its gradient, or its transpose."""
 
     name: str
-    role: str = ""  # "", "d" or "turned"
+    role: str = ""  # "", "d" or "transposed"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Plan:
     forward: list[Call] = field(default_factory=list)
     backward: list[Call] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
-    turned: list[str] = field(default_factory=list)  # weights whose transpose is needed
+    transposed: list[str] = field(default_factory=list)  # weights whose transpose is needed
     backwards: bool = False  # calls are now those of the backward pass
 
     def buffer(self, name: str, *shape: Size) -> Buffer:
@@ -92,9 +92,9 @@ class Plan:
         calls.append(Call(kernel, header, writes, reads, sizes))  # pyright: ignore[reportArgumentType]
 
     def transpose_of(self, weight: Param) -> Param:
-        if weight.name not in self.turned:
-            self.turned.append(weight.name)
-        return Param(weight.name, "turned")
+        if weight.name not in self.transposed:
+            self.transposed.append(weight.name)
+        return Param(weight.name, "transposed")
 
 
 def gradient(weight: Param | None) -> Param | None:

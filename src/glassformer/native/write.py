@@ -23,7 +23,7 @@ def source_of(model: Model, samples: int, *, rewrites: bool = True) -> str:
         forward(plan),
         "#ifndef GF_FORWARD_ONLY",
         instances(plan.backward, but=plan.forward),
-        turn(plan),
+        transpose_weights(plan),
         backward(plan),
         "#endif",
         '#include "host.h"',
@@ -51,7 +51,7 @@ def sizes(model: Model, plan: Plan, arena: int) -> str:
         "PIXELS": model.images.pixels,
         "CLASSES": model.images.classes,
         "PARAMETERS": sum(floats(shape) for shape in plan.params.values()),
-        "TURNED": sum(floats(plan.params[name]) for name in plan.turned),
+        "TRANSPOSED": sum(floats(plan.params[name]) for name in plan.transposed),
         "ARENA": arena,
         "LOGITS": logits.offset,
         "DLOGITS": dlogits.offset,
@@ -64,7 +64,7 @@ def weights(plan: Plan) -> str:
     return (
         table("Weights p, and their gradients g.", "", plan.params)
         + "\n\n"
-        + table("Transposes t of weights.", "turned_", {name: plan.params[name][::-1] for name in plan.turned})
+        + table("Transposes t of weights.", "transposed_", {name: plan.params[name][::-1] for name in plan.transposed})
     )
 
 
@@ -126,11 +126,13 @@ def forward(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def turn(plan: Plan) -> str:
-    lines = ["static void turn(float *t, const float *p)", "{", "    (void)t, (void)p;"]
-    for name in plan.turned:
+def transpose_weights(plan: Plan) -> str:
+    lines = ["static void transpose_weights(float *t, const float *p)", "{", "    (void)t, (void)p;"]
+    for name in plan.transposed:
         rows, columns = plan.params[name]
-        lines.append(f"    transpose(t + turned_{word(name)}, {rows}, p + {word(name)}, {columns}, {rows}, {columns});")
+        lines.append(
+            f"    transpose(t + transposed_{word(name)}, {rows}, p + {word(name)}, {columns}, {rows}, {columns});"
+        )
     return "\n".join([*lines, "}"])
 
 
@@ -145,10 +147,10 @@ def statement(call: Call) -> str:
 
 
 def spelled(used: Buffer | Param) -> str:
-    """`a + attn_q`, `p + attn_w_q`, `g + attn_w_q` for its gradient, `t + turned_attn_w_q` for its transpose."""
+    """`a + attn_q`, `p + attn_w_q`, `g + attn_w_q` for its gradient, `t + transposed_attn_w_q` for its transpose."""
     if isinstance(used, Buffer):
         return f"a + {word(used.name)}"
-    return f"{ {'': 'p + ', 'd': 'g + ', 'turned': 't + turned_'}[used.role] }{word(used.name)}"
+    return f"{ {'': 'p + ', 'd': 'g + ', 'transposed': 't + transposed_'}[used.role] }{word(used.name)}"
 
 
 def word(name: str) -> str:

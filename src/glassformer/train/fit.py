@@ -18,7 +18,7 @@ from glassformer.train.resolve import encoded, lasting_name, load_for, resolved
 from glassformer.train.run import Run, load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import with_change
-from glassformer.train.starting import recipe_from, tokeniser_from
+from glassformer.train.warm_start import recipe_from, tokeniser_from
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 Data = str | Dataset | Texts | Arrays

@@ -11,12 +11,12 @@ import numpy as np
 from glassformer.data.dataset import Dataset, cut, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
 from glassformer.train.engines import Engine, choose, settled
-from glassformer.train.not_finite import all_finite, explain
+from glassformer.train.nan_report import all_finite, explain
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
 from glassformer.train.run_folder import Progress, Row, RunFolder
-from glassformer.train.starting import starting
 from glassformer.train.tasks import TASK_NAMES
+from glassformer.train.warm_start import warm_start
 
 STRETCH_SECONDS = 0.5  # how long a stretch should take: progress shows, and Ctrl-C is heard
 SAVE_SECONDS = 60.0  # between saves within an epoch; at its end the state is always saved
@@ -51,7 +51,7 @@ class Loop:
         self.steps_at_once = 8  # of a stretch; found out while running
 
     def begin(self) -> None:
-        params = starting(self.recipe, self.order.init(self.recipe.model))
+        params = warm_start(self.recipe, self.order.init(self.recipe.model))
         self.state = self.engine.start(params)  # first: it may refuse the recipe
         self.folder.create(self.recipe)
         if self.tokeniser is not None:

@@ -14,12 +14,12 @@ from glassformer.errors import TrainingError
 from glassformer.train.engines import settled
 from glassformer.train.jax_engine import JaxEngine, State
 from glassformer.train.loop import InterruptedRunError, Listener, after_epoch, rate_of, result, split
-from glassformer.train.not_finite import all_finite
+from glassformer.train.nan_report import all_finite
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
 from glassformer.train.run_folder import Progress, Row, RunFolder
 from glassformer.train.score import Score
-from glassformer.train.starting import starting
+from glassformer.train.warm_start import warm_start
 
 
 def train_seeds(
@@ -31,7 +31,7 @@ def train_seeds(
     recipes = [with_seed(settled(recipe, engine), seed) for seed in seeds]
     folders = [RunFolder(path / f"seed-{seed}") for seed in seeds]
     orders = [make_order(recipe.engine.rng, seed) for seed in seeds]
-    first = [starting(recipe, order.init(recipe.model)) for order in orders]
+    first = [warm_start(recipe, order.init(recipe.model)) for order in orders]
     state = engine.start(jax.tree.map(lambda *leaves: jnp.stack(leaves), *first))
     progress = [Progress(data_digest=digest(data.train))] * len(seeds)
     for i, own in enumerate(recipes):

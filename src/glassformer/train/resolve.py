@@ -34,8 +34,8 @@ from glassformer.models import (
 from glassformer.models.model import Model, Network
 from glassformer.models.text import Text
 from glassformer.train.recipe import Recipe
-from glassformer.train.starting import recipe_from, tokeniser_from
 from glassformer.train.tasks import TASK_NAMES, Classify, Masked, NextToken, Span, Tag, Task, Translate
+from glassformer.train.warm_start import recipe_from, tokeniser_from
 
 IMAGES, ROWS, TEXTS = "images", "rows of numbers", "texts"
 ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS}  # of files

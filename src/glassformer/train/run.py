@@ -18,7 +18,7 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
 from glassformer.models.images import Images
 from glassformer.models.model import Model, Network
-from glassformer.train.answers import Answer, answers, tokeniser_of
+from glassformer.train.predict_text import Answer, predict_texts, tokeniser_of
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for, text_of
 from glassformer.train.run_folder import RunFolder
@@ -123,7 +123,7 @@ class Run:
 
     def answer(self, texts: Sequence[str]) -> list[Answer]:
         """What its task makes of each text, or of each row of numbers: "5.1,3.5,1.4,0.2"."""
-        return answers(self, texts)
+        return predict_texts(self, texts)
 
     def load_data(self, name: str = "") -> Dataset:
         """A data set as the run's task reads it; without a name, the data the run was trained on."""

@@ -6,12 +6,12 @@ from glassformer.lab.report.facts import Line
 from glassformer.lab.report.marks import mark
 from glassformer.lab.report.markup import Markup, el
 from glassformer.lab.report.numbers import MINUS, NONE, interval, p_value, points, ranks
-from glassformer.lab.study import Finding, Study, Word
+from glassformer.lab.study import Finding, Study, Verdict
 
 HEAD = ("ranks", "factor", "points", "95 %", "d", "p", "p (Holm)", "epochs to target", "verdict")
 
 
-def meanings(study: Study) -> dict[Word, str]:
+def meanings(study: Study) -> dict[Verdict, str]:
     goal = "the target" if study.plan.target is not None else "the best combination"
     return {
         "explains": f"helps, and closes at least half of the gap from the baseline to {goal}",

@@ -6,7 +6,7 @@ from glassformer.lab.report.facts import Line
 from glassformer.lab.report.marks import dots, mark, whiskers
 from glassformer.lab.report.markup import Markup, el, join
 from glassformer.lab.report.numbers import NONE, interval, p_is, points, ranks
-from glassformer.lab.report.palette import OF_WORD, paint
+from glassformer.lab.report.palette import OF_VERDICT, paint
 from glassformer.lab.report.plot_frame import Form, Strip
 from glassformer.lab.report.scale import Scale
 from glassformer.lab.report.text import lines_of, paragraph, text
@@ -49,7 +49,7 @@ def wide_row(row: Row, y: float, scale: Scale, form: Form, most: int) -> Markup:
         interval_of(line, middle - 7, middle + 12, scale),
         numbers(line, form.value, middle),
         mark(word, form.word + 6, middle - 5),
-        text(form.word + 19, middle, word, 13.5, OF_WORD[word], font_weight=600),
+        text(form.word + 19, middle, word, 13.5, OF_VERDICT[word], font_weight=600),
         text(form.word + 19, middle + 16, seeds_up(line), 12, "quiet"),
     )
 
@@ -65,7 +65,7 @@ def narrow_row(row: Row, y: float, scale: Scale, form: Form) -> Markup:
         interval_of(line, top + 11, top + 27, scale),
         numbers_in_line(line, form.value, foot),
         mark(word, form.word + 6, foot - 4.5),
-        text(form.word + 19, foot, word, 13.5, OF_WORD[word], font_weight=600),
+        text(form.word + 19, foot, word, 13.5, OF_VERDICT[word], font_weight=600),
     )
 
 
@@ -82,7 +82,7 @@ def ranks_of(line: Line, y: float, width: float, most: int) -> Markup:
     return join(
         text(0, y, tied(line), 13.5, font_weight=600),
         el("rect", x=0, y=y + 8, width=width, height=4, rx=2, **paint("rule")),
-        el("rect", x=left, y=y + 8, width=right - left, height=4, rx=2, **paint(OF_WORD[line.finding.word])),
+        el("rect", x=left, y=y + 8, width=right - left, height=4, rx=2, **paint(OF_VERDICT[line.finding.word])),
     )
 
 

@@ -8,15 +8,15 @@ cross       diverges                 square       not decided (hollow, its inter
 from glassformer.lab.report.facts import Line, Seed
 from glassformer.lab.report.markup import Markup, el, join
 from glassformer.lab.report.numbers import signed
-from glassformer.lab.report.palette import OF_WORD, paint
+from glassformer.lab.report.palette import OF_VERDICT, paint
 from glassformer.lab.report.scale import Scale
-from glassformer.lab.study import Effect, Word
+from glassformer.lab.study import Effect, Verdict
 
 SIZE = 5.2
 
 
-def mark(word: Word, x: float, y: float, size: float = SIZE) -> Markup:
-    colour = OF_WORD[word]
+def mark(word: Verdict, x: float, y: float, size: float = SIZE) -> Markup:
+    colour = OF_VERDICT[word]
     solid, hollow = paint(colour, "card"), paint("card", colour)
     if word == "explains":
         r = size * 1.3
@@ -39,9 +39,9 @@ def mark(word: Word, x: float, y: float, size: float = SIZE) -> Markup:
     return el("circle", cx=x, cy=y, r=size * 0.92, stroke_width=1.9, **hollow)
 
 
-def whiskers(effect: Effect, word: Word, y: float, scale: Scale, colour: str = "") -> Markup:
+def whiskers(effect: Effect, word: Verdict, y: float, scale: Scale, colour: str = "") -> Markup:
     """The 95 % interval, with caps; an arrow where it goes on beyond the picture."""
-    ink = paint("", colour or OF_WORD[word])
+    ink = paint("", colour or OF_VERDICT[word])
     low, high = scale.held(effect.low), scale.held(effect.high)
     dashed = {"stroke_dasharray": "4 3"} if word == "not decided" else {}
     line = el("line", x1=low, y1=y, x2=high, y2=y, stroke_width=2.2, **dashed, **ink)
@@ -65,7 +65,7 @@ def dots(line: Line, y: float, scale: Scale, colour: str = "") -> Markup:
         up = (near + 1) // 2 * (3.1 if near % 2 else -3.1)
         words = said(line.name, seed)
         own = {} if seed.seed is None else {"data_seed": seed.seed}
-        ink = paint(colour or OF_WORD[line.finding.word], "", "seed")
+        ink = paint(colour or OF_VERDICT[line.finding.word], "", "seed")
         drawn.append(
             el(
                 "circle",

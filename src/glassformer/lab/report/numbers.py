@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from glassformer.lab.study import Effect, Rank, Summary
-from glassformer.lab.words import decimals
+from glassformer.lab.verdict import decimals
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"  # where there is no number

@@ -7,7 +7,7 @@ the style sheet paints them by the class that stands beside. Verdicts and curves
 
 from typing import Any
 
-from glassformer.lab.study import Word
+from glassformer.lab.study import Verdict
 
 COLOURS: dict[str, tuple[str, str]] = {
     "ground": ("#faf8f4", "#121418"),
@@ -34,7 +34,7 @@ SIGNED = {  # from less than the sum to more than the sum; the house's map
     "light": ("#084081", "#2b73b8", "#78aed8", "#c4daea", "#f8f6f2", "#fad6b0", "#f0a35e", "#cd6818", "#8c3d04"),
     "dark": ("#8cc8ff", "#549ee2", "#306eaa", "#204268", "#23272e", "#5c3a1a", "#a05c1e", "#e08934", "#ffbe7a"),
 }
-OF_WORD: dict[Word, str] = {
+OF_VERDICT: dict[Verdict, str] = {
     "explains": "explains",
     "contributes": "contributes",
     "not distinguishable": "unclear",

@@ -1,4 +1,5 @@
 """The studio: the lens as a page that is served live, on this machine, to whoever has its address.
 
-What comes in is checked first (guard, requests); heavy work stands in one queue (jobs); nothing here trains or writes.
+What comes in is checked first (guard, requests); heavy work waits in one queue (work_queue); nothing here trains or
+writes.
 """

@@ -1,4 +1,4 @@
-"""What the studio answers: its page, the runs, a sample, a glance, a whole view, and a run's training as it happens."""
+"""What the studio answers: its page, runs, a sample, a preview, a whole view, and a run's training as it happens."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,27 +16,32 @@ from starlette.routing import Route
 from glassformer.errors import GlassformerError
 from glassformer.lens.payload import encoded
 from glassformer.lens.payload import view as whole_view
+from glassformer.lens.studio.compile_limit import CompileLimit
 from glassformer.lens.studio.document import document
 from glassformer.lens.studio.events import EventStream
-from glassformer.lens.studio.glance import glance
-from glassformer.lens.studio.jobs import Jobs
-from glassformer.lens.studio.loaded import Library, newest
-from glassformer.lens.studio.plain import as_bytes
-from glassformer.lens.studio.programs import Programs
-from glassformer.lens.studio.refused import RefusedError, busy
+from glassformer.lens.studio.http_errors import HTTPError, busy
+from glassformer.lens.studio.inputs import of_sample, trace_input_of, unpacked
+from glassformer.lens.studio.json_bytes import json_bytes
+from glassformer.lens.studio.preview import preview
 from glassformer.lens.studio.requests import Input, number_in, read_input, read_object, run_name, run_names
+from glassformer.lens.studio.run_cache import RunCache, newest
 from glassformer.lens.studio.runs import Runs
 from glassformer.lens.studio.samples import Sample, SampleSet
-from glassformer.lens.studio.subjects import of_sample, subject_of, unpacked
 from glassformer.lens.studio.watch import Watchers
+from glassformer.lens.studio.work_queue import WorkQueue
 
 UPLOAD_SECONDS = 60.0  # that a body may take to come in
 
 
 class Studio:
     def __init__(self, folder: Path) -> None:
-        self.runs, self.library, self.jobs, self.programs = Runs(folder), Library(), Jobs(), Programs()
-        self.watchers = Watchers(self.jobs, FirstSample(self.programs))
+        self.runs, self.run_cache, self.queue, self.compile_limit = (
+            Runs(folder),
+            RunCache(),
+            WorkQueue(),
+            CompileLimit(),
+        )
+        self.watchers = Watchers(self.queue, FirstSample(self.compile_limit))
         self.listing = asyncio.Lock()
         self.waiting: set[asyncio.Future[bytes]] = set()  # work that somebody waits for
 
@@ -45,12 +50,12 @@ class Studio:
             Route("/", self.page),
             Route("/api/runs", self.list_runs),
             Route("/api/sample", self.sample),
-            Route("/api/glance", self.glance, methods=["POST"]),
+            Route("/api/preview", self.preview, methods=["POST"]),
             Route("/api/view", self.view, methods=["POST"]),
             Route("/api/watch", self.watch),
         ]
         handlers: dict[Any, Any] = {
-            RefusedError: lambda _, error: failure(error.status, error.why, error.headers),
+            HTTPError: lambda _, error: failure(error.status, error.why, error.headers),
             GlassformerError: lambda _, error: failure(400, str(error)),
             HTTPException: http_failure,
             ClientDisconnect: lambda _, error: Response(status_code=400),
@@ -64,7 +69,7 @@ class Studio:
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         yield
         self.stop()
-        await asyncio.to_thread(self.jobs.stop)
+        await asyncio.to_thread(self.queue.stop)
 
     def stop(self) -> None:
         """Streams end; what waits is given up."""
@@ -78,7 +83,7 @@ class Studio:
         return HTMLResponse(page, headers={"Content-Security-Policy": policy})
 
     async def list_runs(self, request: Request) -> Response:
-        return answer(as_bytes(await self.listed()))
+        return answer(json_bytes(await self.listed()))
 
     async def listed(self) -> dict[str, Any]:
         async with self.listing:
@@ -92,26 +97,26 @@ class Studio:
         index = number_in(request.query_params.get("index"))
 
         def work() -> bytes:
-            samples = self.library.get(path).samples
-            return as_bytes({"name": f"test:{index}", "count": samples.count, **plain_sample(samples.at(index))})
+            samples = self.run_cache.get(path).samples
+            return json_bytes({"name": f"test:{index}", "count": samples.count, **plain_sample(samples.at(index))})
 
         return answer(await self.worked(request, work))
 
-    async def glance(self, request: Request) -> Response:
+    async def preview(self, request: Request) -> Response:
         plain = read_object(await body_of(request))
         names, given = run_names(plain.get("runs")), read_input(plain.get("input"))
         paths = [await self.path_of(name) for name in names]
 
         def work() -> bytes:
             ready = unpacked(given)
-            return as_bytes({"views": [self.glance_at(*both, ready) for both in zip(names, paths, strict=True)]})
+            return json_bytes({"views": [self.preview_of(*both, ready) for both in zip(names, paths, strict=True)]})
 
         return answer(await self.worked(request, work))
 
-    def glance_at(self, name: str, path: Path, ready: Any) -> dict[str, Any]:
+    def preview_of(self, name: str, path: Path, ready: Any) -> dict[str, Any]:
         try:
-            loaded = self.library.get(path)
-            return {**glance(loaded.run, subject_of(loaded, ready), self.programs), "run": name}
+            loaded = self.run_cache.get(path)
+            return {**preview(loaded.run, trace_input_of(loaded, ready), self.compile_limit), "run": name}
         except GlassformerError as error:
             return {"error": str(error)}
 
@@ -121,10 +126,10 @@ class Studio:
         return answer(await self.worked(request, partial(self.view_of, name, await self.path_of(name), given)))
 
     def view_of(self, name: str, path: Path, given: Input) -> bytes:
-        loaded = self.library.get(path)
-        subject = subject_of(loaded, unpacked(given))
-        self.programs.meet(loaded.run.model, subject.x)
-        return as_bytes({**whole_view(loaded.run, subject), "run": name})
+        loaded = self.run_cache.get(path)
+        trace_input = trace_input_of(loaded, unpacked(given))
+        self.compile_limit.note(loaded.run.model, trace_input.x)
+        return json_bytes({**whole_view(loaded.run, trace_input), "run": name})
 
     async def watch(self, request: Request) -> Any:
         path = await self.path_of(run_name(request.query_params.get("run")))
@@ -132,7 +137,7 @@ class Studio:
 
     async def worked(self, request: Request, work: Callable[[], bytes]) -> bytes:
         """The work's result; where the client goes away before its turn comes, it is not begun."""
-        job = asyncio.ensure_future(self.jobs.run(work))
+        job = asyncio.ensure_future(self.queue.run(work))
         gone = asyncio.ensure_future(until_gone(request))
         self.waiting.add(job)
         try:
@@ -151,15 +156,15 @@ class Studio:
 class FirstSample:
     """What a run in training makes of its first test sample; the samples are read once for each run."""
 
-    def __init__(self, programs: Programs) -> None:
-        self.programs = programs
+    def __init__(self, compile_limit: CompileLimit) -> None:
+        self.compile_limit = compile_limit
         self.first: dict[Path, Sample] = {}
 
     def __call__(self, path: Path) -> tuple[int, dict[str, Any]]:
         epoch, run = newest(path)
         if path not in self.first:
             self.first[path] = SampleSet(run).at(0)
-        return epoch, glance(run, of_sample(run, 0, self.first[path]), self.programs)
+        return epoch, preview(run, of_sample(run, 0, self.first[path]), self.compile_limit)
 
 
 async def body_of(request: Request) -> bytes:
@@ -167,7 +172,7 @@ async def body_of(request: Request) -> bytes:
         async with asyncio.timeout(UPLOAD_SECONDS):
             return await request.body()
     except TimeoutError:
-        raise RefusedError(408, f"the request did not come in within {UPLOAD_SECONDS:.0f} s; send it again") from None
+        raise HTTPError(408, f"the request did not come in within {UPLOAD_SECONDS:.0f} s; send it again") from None
 
 
 async def until_gone(request: Request) -> None:
@@ -186,7 +191,7 @@ def answer(body: bytes) -> Response:
 
 
 def failure(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(as_bytes({"error": why}), status, headers, "application/json")
+    return Response(json_bytes({"error": why}), status, headers, "application/json")
 
 
 def http_failure(request: Request, error: Exception) -> Response:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from glassformer.lens.studio.refused import RefusedError, busy
+from glassformer.lens.studio.http_errors import HTTPError, busy
 
 LARGEST_BODY = 8 << 20  # bytes
 ALL_BODIES = 64 << 20  # bytes, of all requests that are being read or worked on
@@ -70,7 +70,7 @@ class Guard:
 
         try:
             hold(self.check(scope))
-        except RefusedError as refused:
+        except HTTPError as refused:
             await answer(refused, scope, with_headers)
             return
         try:
@@ -86,9 +86,9 @@ class Guard:
         host = self.checked_host(headers.get("host", []), scope)
         for origin in headers.get("origin", []):
             if origin.lower() != f"http://{host}":
-                raise RefusedError(403, "the request comes from another site; open the studio's own address")
+                raise HTTPError(403, "the request comes from another site; open the studio's own address")
         if not self.has_token(headers.get("authorization", []), scope["query_string"]):
-            raise RefusedError(401, "the token is missing or wrong; open the address that `glassformer studio` printed")
+            raise HTTPError(401, "the token is missing or wrong; open the address that `glassformer studio` printed")
         sizes = [size_in(length) for length in headers.get("content-length", [])]
         if any(size > LARGEST_BODY for size in sizes):
             raise too_large(f"{max(sizes):,} bytes")
@@ -101,7 +101,7 @@ class Guard:
             address, port = scope["server"]
             known.add(f"[{address}]:{port}" if ":" in address else f"{address}:{port}")
         if host not in known:
-            raise RefusedError(421, "the Host is not the studio's; open the address that `glassformer studio` printed")
+            raise HTTPError(421, "the Host is not the studio's; open the address that `glassformer studio` printed")
         return host
 
     def has_token(self, authorization: list[str], query: bytes) -> bool:
@@ -115,15 +115,15 @@ class Guard:
 
 def size_in(length: str) -> int:
     if not (length.isascii() and length.isdecimal()) or len(length) > 15:
-        raise RefusedError(400, "Content-Length: expected a number of bytes")
+        raise HTTPError(400, "Content-Length: expected a number of bytes")
     return int(length)
 
 
-def too_large(came: str) -> RefusedError:
-    return RefusedError(413, f"{came} came, at most {LARGEST_BODY:,} are taken; send a smaller picture or text")
+def too_large(came: str) -> HTTPError:
+    return HTTPError(413, f"{came} came, at most {LARGEST_BODY:,} are taken; send a smaller picture or text")
 
 
-async def answer(refused: RefusedError, scope: Scope, send: Send) -> None:
+async def answer(refused: HTTPError, scope: Scope, send: Send) -> None:
     """A plain sentence for who opened the page, JSON for its requests."""
     plain = not scope["path"].startswith("/api")
     body = f"{refused.why}\n".encode() if plain else json.dumps({"error": refused.why}).encode()

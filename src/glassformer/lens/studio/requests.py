@@ -9,7 +9,7 @@ import binascii
 import json
 from typing import Any, NamedTuple
 
-from glassformer.lens.studio.refused import RefusedError
+from glassformer.lens.studio.http_errors import HTTPError
 
 LONGEST_TEXT = 100_000  # characters
 LONGEST_NAME = 300  # characters of the name of a run
@@ -42,9 +42,9 @@ def read_object(body: bytes) -> dict[str, Any]:
     try:
         plain = json.loads(body.decode("utf-8"), parse_constant=no_constant)
     except (ValueError, RecursionError):  # among them bytes that are no UTF-8, and numbers of thousands of digits
-        raise RefusedError(400, "the request is not JSON (or nested too deeply); send one JSON object") from None
+        raise HTTPError(400, "the request is not JSON (or nested too deeply); send one JSON object") from None
     if not isinstance(plain, dict):
-        raise RefusedError(400, f"{kind_of(plain)} came, expected a JSON object")
+        raise HTTPError(400, f"{kind_of(plain)} came, expected a JSON object")
     return plain
 
 
@@ -54,33 +54,33 @@ def no_constant(word: str) -> Any:
 
 def run_name(plain: Any) -> str:
     if not isinstance(plain, str) or not 0 < len(plain) <= LONGEST_NAME:
-        raise RefusedError(400, f"run: {kind_of(plain)} came, expected the name of a run as /api/runs lists it")
+        raise HTTPError(400, f"run: {kind_of(plain)} came, expected the name of a run as /api/runs lists it")
     return plain
 
 
 def run_names(plain: Any) -> list[str]:
     if not isinstance(plain, list) or len(plain) not in (1, 2):
-        raise RefusedError(400, f"runs: {kind_of(plain)} came, expected a list of one or two names of runs")
+        raise HTTPError(400, f"runs: {kind_of(plain)} came, expected a list of one or two names of runs")
     return [run_name(one) for one in plain]
 
 
 def number_in(text: str | None) -> int:
     """A whole number in the address."""
     if text is None or not (text.isascii() and text.isdecimal()) or len(text) > 12:
-        raise RefusedError(400, "index: expected the number of a test sample: index=17")
+        raise HTTPError(400, "index: expected the number of a test sample: index=17")
     return int(text)
 
 
 def read_input(plain: Any) -> Input:
     if not isinstance(plain, dict):
-        raise RefusedError(400, f"input: {kind_of(plain)} came, expected an object: image, picture, text or sample")
+        raise HTTPError(400, f"input: {kind_of(plain)} came, expected an object: image, picture, text or sample")
     for name, (reader, beside) in READERS.items():
         if name in plain:
             unknown = [key for key in plain if key not in (name, beside)]
             if unknown:
-                raise RefusedError(400, f"input: {unknown[0][:40]!r} came beside {name!r}, which does not take it")
+                raise HTTPError(400, f"input: {unknown[0][:40]!r} came beside {name!r}, which does not take it")
             return reader(plain)
-    raise RefusedError(400, f"input: expected one of {', '.join(READERS)}")
+    raise HTTPError(400, f"input: expected one of {', '.join(READERS)}")
 
 
 def read_pixels(plain: dict[str, Any]) -> Pixels:
@@ -111,28 +111,28 @@ READERS: dict[str, tuple[Any, str]] = {
 
 def decoded(name: str, plain: Any) -> bytes:
     if not isinstance(plain, str):
-        raise RefusedError(400, f"{name}: {kind_of(plain)} came, expected base64 in a string")
+        raise HTTPError(400, f"{name}: {kind_of(plain)} came, expected base64 in a string")
     try:
         return base64.b64decode(plain, validate=True)
     except (binascii.Error, ValueError):
-        raise RefusedError(400, f"{name}: not base64; send the bytes in base64, with its padding") from None
+        raise HTTPError(400, f"{name}: not base64; send the bytes in base64, with its padding") from None
 
 
 def text_of(name: str, plain: Any) -> str:
     if not isinstance(plain, str):
-        raise RefusedError(400, f"{name}: {kind_of(plain)} came, expected a string")
+        raise HTTPError(400, f"{name}: {kind_of(plain)} came, expected a string")
     if len(plain) > LONGEST_TEXT:
-        raise RefusedError(400, f"{name}: {len(plain):,} characters came, at most {LONGEST_TEXT:,} are taken")
+        raise HTTPError(400, f"{name}: {len(plain):,} characters came, at most {LONGEST_TEXT:,} are taken")
     try:
         plain.encode()
     except UnicodeEncodeError:
-        raise RefusedError(400, f"{name}: holds half a character (a lone surrogate), expected whole ones") from None
+        raise HTTPError(400, f"{name}: holds half a character (a lone surrogate), expected whole ones") from None
     return plain
 
 
 def whole(name: str, plain: Any) -> int:
     if not isinstance(plain, int) or isinstance(plain, bool) or not 0 <= plain < LARGEST_NUMBER:
-        raise RefusedError(400, f"{name}: {kind_of(plain)} came, expected a whole number, 0 or more")
+        raise HTTPError(400, f"{name}: {kind_of(plain)} came, expected a whole number, 0 or more")
     return plain
 
 

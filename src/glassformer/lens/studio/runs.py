@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError, safe_open
 
 from glassformer.errors import CheckpointError, GlassformerError
-from glassformer.lens.studio.refused import RefusedError
+from glassformer.lens.studio.http_errors import HTTPError
 from glassformer.models.model import Model
 from glassformer.train.resolve import text_of
 from glassformer.train.run import SHIPPED
@@ -121,7 +121,7 @@ class Runs:
             self.known = self.folders()
             found = self.known.get(name)
         if found is None:
-            raise RefusedError(404, f"there is no run called {name[:100]!r}; /api/runs lists those that there are")
+            raise HTTPError(404, f"there is no run called {name[:100]!r}; /api/runs lists those that there are")
         return found
 
     def listed(self) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from glassformer.data import load as load_images
 from glassformer.data.dataset import Samples
 from glassformer.errors import DataError
 from glassformer.models.model import Model
-from glassformer.train.known_texts import known_texts
 from glassformer.train.run import Run
 from glassformer.train.tasks import Classify, Translate
+from glassformer.train.test_examples import read_test_examples
 
 
 class Sample(NamedTuple):
@@ -46,4 +46,4 @@ def images_of(data: str) -> Samples:
 def texts_of(run: Run) -> list[Sample]:
     """`target` is what a run is asked for as a whole: a class, a translation; not what single tokens are."""
     whole = isinstance(run.recipe.task, Classify | Translate)
-    return [Sample(text=text, target=expected if whole else None) for text, expected in known_texts(run)]
+    return [Sample(text=text, target=expected if whole else None) for text, expected in read_test_examples(run)]

@@ -2,7 +2,7 @@
 
 progress    state, epochs wanted, and the rows of all epochs so far: at once, and again where a run began anew
 epoch       the row of one new epoch
-look        a glance at the first test sample, with the weights of that epoch
+look        a preview at the first test sample, with the weights of that epoch
 end         training is over: the state
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import GlassformerError
-from glassformer.lens.studio.jobs import Jobs
-from glassformer.lens.studio.plain import as_bytes
-from glassformer.lens.studio.refused import RefusedError, busy
+from glassformer.lens.studio.http_errors import HTTPError, busy
+from glassformer.lens.studio.json_bytes import json_bytes
 from glassformer.lens.studio.runs import TRAINING, Standing, standing_of
+from glassformer.lens.studio.work_queue import WorkQueue
 
 POLL_SECONDS = 0.3
 KEPT_LOOKS = 64
@@ -63,8 +63,8 @@ class Listener:
 class Watcher:
     """Of one run. It goes on while somebody listens, and once begun until training is over."""
 
-    def __init__(self, path: Path, jobs: Jobs, look: Look) -> None:
-        self.path, self.jobs, self.look = path, jobs, look
+    def __init__(self, path: Path, queue: WorkQueue, look: Look) -> None:
+        self.path, self.queue, self.look = path, queue, look
         self.listeners: set[Listener] = set()
         self.looks: deque[bytes] = deque()
         self.now: Standing | None = None
@@ -125,8 +125,8 @@ class Watcher:
 
     async def take_look(self) -> None:
         try:
-            made = await self.jobs.run(lambda: look_event(*self.look(self.path)))
-        except RefusedError:
+            made = await self.queue.run(lambda: look_event(*self.look(self.path)))
+        except HTTPError:
             self.seen = None  # busy: another time
             return
         except GlassformerError:
@@ -153,8 +153,8 @@ class Watcher:
 
 
 class Watchers:
-    def __init__(self, jobs: Jobs, look: Look) -> None:
-        self.jobs, self.look = jobs, look
+    def __init__(self, queue: WorkQueue, look: Look) -> None:
+        self.queue, self.look = queue, look
         self.by_path: dict[Path, Watcher] = {}
         self.stopped = False
 
@@ -165,7 +165,7 @@ class Watchers:
         for old in idle[: max(len(idle) - MOST_WATCHERS + 1, 0)]:
             if old != path:
                 del self.by_path[old]
-        watcher = self.by_path.setdefault(path, Watcher(path, self.jobs, self.look))
+        watcher = self.by_path.setdefault(path, Watcher(path, self.queue, self.look))
         return watcher, await watcher.join()
 
     def stop(self) -> None:
@@ -184,4 +184,4 @@ def look_event(epoch: int, view: dict[str, Any]) -> bytes:
 
 def event(name: str, plain: dict[str, Any]) -> bytes:
     """JSON in one line, as the format wants it."""
-    return b"event: " + name.encode() + b"\ndata: " + as_bytes(plain) + b"\n\n"
+    return b"event: " + name.encode() + b"\ndata: " + json_bytes(plain) + b"\n\n"

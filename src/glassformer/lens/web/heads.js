@@ -1,7 +1,7 @@
 // All layers and heads of a run, small; they stay in place while the trace behind them changes.
 import { h } from "./dom.js";
 import { patternPicture, sharesOf } from "./attention.js";
-import { changing } from "./changing.js";
+import { livePicture } from "./live_picture.js";
 import { figure } from "./figure.js";
 import { imagePicture } from "./image.js";
 
@@ -19,7 +19,7 @@ export function headsView(asking) {
       h("div", { class: isImage ? "head-row" : "head-row broad" }, Array.from({ length: layer.heads }, (_, head) => {
         const now = () => trace.attention[at];
         const choose = () => asking.set({ layer: now().name, head });
-        const picture = changing(`${layer.title}, head ${head}`, () => (isImage
+        const picture = livePicture(`${layer.title}, head ${head}`, () => (isImage
           ? imagePicture({ title: "", input: trace.input, grid: false, shares: () => sharesOf(trace, now(), head, asking.queryOf(trace, now()), asking.settings()), query: () => asking.queryOf(trace, now()) })
           : patternPicture(trace, now(), head, asking.settings())));
         const drawn = figure(picture, { tools: false, plain: true });

@@ -4,34 +4,34 @@ import { matrix, openTrace, withNumbers } from "./data.js";
 import { attentionView } from "./attention.js";
 import { explain } from "./explain.js";
 import { redrawAll, theme } from "./figure.js";
-import { keysDialog, listen } from "./keys.js";
+import { listen, shortcutsDialog } from "./shortcuts.js";
 import { openPanel } from "./panel.js";
 import { positionsView } from "./positions.js";
 import { asPng, asSvg } from "./save.js";
-import { openScene } from "./scene.js";
+import { openViewState } from "./view_state.js";
 import { searchBox } from "./search.js";
-import { openSide } from "./side.js";
+import { openSidebar } from "./sidebar.js";
 import { patternOf } from "./softmax.js";
 import { markMade } from "./step.js";
-import { topBar } from "./top.js";
-import { track } from "./track.js";
-import { walkView } from "./walk.js";
+import { header } from "./header.js";
+import { stepper } from "./stepper.js";
+import { stepsView } from "./steps.js";
 
 // Show a trace inside an element. What comes back can show another one: `stop()` first.
 export function start(root, payload) {
   const trace = openTrace(payload);
   const ending = new AbortController();
-  const scene = openScene(trace, ending.signal);
+  const scene = openViewState(trace, ending.signal);
   const { state, layers } = scene;
   const letGo = () => { state.set({ cell: "" }); rest(); };
   const panel = openPanel(trace, letGo);
   const middle = h("main", { id: "middle", tabindex: -1 });
-  const stations = track(trace.steps, state, scene.chooseStep);
-  const dialog = keysDialog();
+  const stations = stepper(trace.steps, state, scene.chooseStep);
+  const dialog = shortcutsDialog();
   const search = searchBox(trace, goTo);
   const turnTheme = () => state.set({ theme: theme() === "dark" ? "light" : "dark" });
-  const top = topBar(scene, { search: search.element, turnTheme, showKeys: () => dialog.showModal() });
-  const side = openSide(scene, () => maps?.redraw());
+  const top = header(scene, { search: search.element, turnTheme, showKeys: () => dialog.showModal() });
+  const side = openSidebar(scene, () => maps?.redraw());
   let maps = null;
 
   root.dataset.kind = trace.input.kind;
@@ -78,7 +78,7 @@ export function start(root, payload) {
 
   function drawMiddle() {
     const { tab } = state.get();
-    const view = tab === "attention" ? attentionView(scene) : tab === "positions" ? positionsView(trace, on) : walkView(scene, on, stations.next);
+    const view = tab === "attention" ? attentionView(scene) : tab === "positions" ? positionsView(trace, on) : stepsView(scene, on, stations.next);
     maps = view.maps ?? null;
     middle.replaceChildren(view.element ?? view);
     root.dataset.tab = tab;

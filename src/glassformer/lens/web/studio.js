@@ -2,12 +2,12 @@
 import { choices, h } from "./dom.js";
 import { ask } from "./api.js";
 import { openBanner } from "./banner.js";
-import { reads, runChoosers } from "./choosers.js";
-import { everyTab } from "./every.js";
+import { reads, runSelect } from "./run_select.js";
+import { fullTraceTab } from "./full_trace.js";
 import { redrawAll, theme } from "./figure.js";
-import { listen } from "./keys.js";
-import { lookTab } from "./look.js";
-import { remember, remembered } from "./remembered.js";
+import { listen } from "./shortcuts.js";
+import { liveTab } from "./live_view.js";
+import { remember, remembered } from "./session_storage.js";
 import { watchTab } from "./watch.js";
 
 const LOOK_AGAIN = 3000; // milliseconds between two looks at the list of runs
@@ -22,12 +22,12 @@ export function openStudio(root, { start }) {
   const runOf = (name) => runs.find((one) => one.name === name);
 
   const banner = openBanner();
-  const look = lookTab({ banner, onChange: changed });
-  const every = everyTab((error) => banner.takes(error));
+  const look = liveTab({ banner, onChange: changed });
+  const every = fullTraceTab((error) => banner.takes(error));
   const watch = watchTab({ onChoose: (name) => choose({ watched: name }) });
   const { source, asking } = look;
   const rooms = { look: look.element, every: every.element, watch: watch.element };
-  const choosers = runChoosers(choose);
+  const choosers = runSelect(choose);
   const tabs = choices("View", TABS, chosen.tab, (tab) => choose({ tab }));
   const turnTheme = () => {
     document.documentElement.dataset.theme = theme() === "dark" ? "light" : "dark";

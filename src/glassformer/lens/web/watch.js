@@ -1,11 +1,11 @@
 // A run as it is trained: curves, and the film of one sample, as the server tells of them.
 import { h, number } from "./dom.js";
 import { addressOf } from "./api.js";
-import { changing } from "./changing.js";
+import { livePicture } from "./live_picture.js";
 import { curvesPicture } from "./curves.js";
 import { figure } from "./figure.js";
-import { openFilm } from "./film.js";
-import { openAsking } from "./asking.js";
+import { openHistory } from "./attention_history.js";
+import { openSelection } from "./selection.js";
 
 const AGAIN = 2000; // milliseconds before a stream that was refused is opened again
 const WORDS = { training: "training", finished: "finished", stopped: "stopped", broken: "cannot be read" };
@@ -17,8 +17,8 @@ export function stateMark(state) {
 }
 
 export function watchTab({ onChoose }) {
-  const asking = openAsking((isNew) => film.redraw(isNew));
-  const film = openFilm(asking);
+  const asking = openSelection((isNew) => film.redraw(isNew));
+  const film = openHistory(asking);
   const list = h("ul", { class: "run-list" });
   const title = h("h2");
   const line = h("p", { class: "about" });
@@ -31,8 +31,8 @@ export function watchTab({ onChoose }) {
   let timer = 0;
 
   const named = (all) => all.map(([name, at]) => ({ name, at }));
-  const loss = figure(changing("Loss", () => curvesPicture({ title: "", rows, of, lines: named(LOSSES) })), { tools: "apart", onPoint: read });
-  const scores = figure(changing("Accuracy", () => curvesPicture({ title: "", rows, of, lines: [["", () => null], ...SCORES].map(([name, at]) => ({ name, at })), share: true })), { tools: "apart", onPoint: read });
+  const loss = figure(livePicture("Loss", () => curvesPicture({ title: "", rows, of, lines: named(LOSSES) })), { tools: "apart", onPoint: read });
+  const scores = figure(livePicture("Accuracy", () => curvesPicture({ title: "", rows, of, lines: [["", () => null], ...SCORES].map(([name, at]) => ({ name, at })), share: true })), { tools: "apart", onPoint: read });
   const reading = h("p", { class: "reading", role: "status" });
   const curves = h("div", { class: "curves" },
     h("section", { class: "curve" }, h("h3", {}, "Loss, nats", loss.tools), loss.element),

@@ -8,39 +8,39 @@
 #include "softmax.h"
 #include "transpose.h"
 
-/* z (B, T, H, D), cache pattern  <-  q, k, v.  Overwrites its outputs.  turned: D * PADDED(S) floats to work in. */
-INLINE void attention_forward(float *z, float *pattern, float *turned, const float *q, const float *k, const float *v,
+/* z (B, T, H, D), cache pattern  <-  q, k, v.  Overwrites its outputs.  transposed: D * PADDED(S) floats to work in. */
+INLINE void attention_forward(float *z, float *pattern, float *transposed, const float *q, const float *k, const float *v,
                               int B, int T, int S, int H, int D, float scale)
 {
     const int C = H * D, row = PADDED(S);
     for (int d = 0; d < D; d++)
-        for (int s = S; s < row; s++) turned[d * row + s] = 0.0f;
+        for (int s = S; s < row; s++) transposed[d * row + s] = 0.0f;
     for (int b = 0; b < B; b++)
         for (int h = 0; h < H; h++, pattern += T * row) {
             const float *q_h = q + b * T * C + h * D, *k_h = k + b * S * C + h * D, *v_h = v + b * S * C + h * D;
-            transpose(turned, row, k_h, C, S, D);
-            matmul(pattern, row, NULL, 0, q_h, C, 1, turned, row, T, D, row); /* scores = q @ k^T */
+            transpose(transposed, row, k_h, C, S, D);
+            matmul(pattern, row, NULL, 0, q_h, C, 1, transposed, row, T, D, row); /* scores = q @ k^T */
             softmax_forward(pattern, T, S, scale);
             matmul(z + b * T * C + h * D, C, NULL, 0, pattern, row, 1, v_h, C, T, S, D); /* z = pattern @ v */
         }
 }
 
 /* dq, dk, dv  <-  q, k, v, pattern, dz.  Overwrites its outputs.
- * turned: D * PADDED(S), dscores: T * PADDED(S) floats to work in. */
-INLINE void attention_backward(float *dq, float *dk, float *dv, float *turned, float *dscores, const float *q,
+ * transposed: D * PADDED(S), dscores: T * PADDED(S) floats to work in. */
+INLINE void attention_backward(float *dq, float *dk, float *dv, float *transposed, float *dscores, const float *q,
                                const float *k, const float *v, const float *pattern, const float *dz, int B, int T,
                                int S, int H, int D, float scale)
 {
     const int C = H * D, row = PADDED(S);
     for (int d = 0; d < D; d++)
-        for (int s = S; s < row; s++) turned[d * row + s] = 0.0f;
+        for (int s = S; s < row; s++) transposed[d * row + s] = 0.0f;
     for (int b = 0; b < B; b++)
         for (int h = 0; h < H; h++, pattern += T * row) {
             const int look = b * T * C + h * D, seen = b * S * C + h * D;
             /* z = pattern @ v */
             matmul(dv + seen, C, NULL, 0, pattern, 1, row, dz + look, C, S, T, D);
-            transpose(turned, row, v + seen, C, S, D);
-            matmul(dscores, row, NULL, 0, dz + look, C, 1, turned, row, T, D, row);
+            transpose(transposed, row, v + seen, C, S, D);
+            matmul(dscores, row, NULL, 0, dz + look, C, 1, transposed, row, T, D, row);
             /* pattern = softmax(q @ k^T * scale) */
             softmax_backward(dscores, pattern, T, S, scale);
             matmul(dq + look, C, NULL, 0, dscores, row, 1, k + seen, C, T, S, D);

@@ -2,7 +2,7 @@
 #ifndef GF_CLASS_TOKEN_H
 #define GF_CLASS_TOKEN_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* y (B, T + 1, C)  <-  token (C), x (B, T, C).  Overwrites y. */
 INLINE void class_token_forward(float *y, const float *token, const float *x, int B, int T, int C)

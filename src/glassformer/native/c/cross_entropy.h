@@ -2,7 +2,7 @@
 #ifndef GF_CROSS_ENTROPY_H
 #define GF_CROSS_ENTROPY_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* The loss of B samples, each by its share, and dx (B, K)  <-  x (B, K), labels (B), share (B).  Overwrites dx.
  * A label that is no class gives NaN: the loss must not hide it. A sample without a share is left out. */

@@ -13,7 +13,7 @@
 #include "gelu.h"
 #include "gelu_tanh.h"
 #include "layer_norm.h"
-#include "meeting.h"
+#include "barrier.h"
 #include "panels.h"
 #include "softmax.h"
 
@@ -22,7 +22,7 @@ enum { MOST_DECODING = 256 };                     /* threads */
 
 typedef struct {
     const float *weights;  /* of all blocks, then the last norm, then the head: `block_of` reads them in their order */
-    const float *turns;    /* (context, D): cosines, then sines, of rotary positions; or NULL */
+    const float *rotations;    /* (context, D): cosines, then sines, of rotary positions; or NULL */
     float *keys, *values;  /* (depth, sequences, H, the panels of a head) */
     const float *x;        /* (tokens, C): embedded */
     float *logits;         /* (wanted, PANELS(V) * PANEL) */
@@ -67,7 +67,7 @@ INLINE decoder_block block_of(const float **at, int C, int F)
 
 typedef struct {
     const decoding *work;
-    meeting *all;
+    barrier *all;
     atomic_int *gate;
     int part;
     float *resid, *normed, *qkv, *joined, *hidden; /* shared: (tokens, row_of(C)), …, (tokens, row_of(F)) */
@@ -134,10 +134,10 @@ static inline void own_norms(const decoder *own, float *y, const float *gain, co
 }
 
 /* Rotary positions, in place: a, b = the halves of x;  a * cos - b * sin,  b * cos + a * sin. */
-static inline void turn_halves(float *x, const float *turn, int D)
+static inline void rotate_halves(float *x, const float *rotation, int D)
 {
     for (int i = 0; i < D / 2; i++) {
-        const float a = x[i], b = x[i + D / 2], c = turn[i], s = turn[i + D / 2];
+        const float a = x[i], b = x[i + D / 2], c = rotation[i], s = rotation[i + D / 2];
         x[i] = a * c - b * s;
         x[i + D / 2] = b * c + a * s;
     }
@@ -177,7 +177,7 @@ static inline void own_heads(const decoder *own, int l)
             float *k = q + n * row + C, *v = k + C;
             float *key = work->keys + head * keys_of + (size_t)(t / PANEL) * D * PANEL + t % PANEL;
             float *value = work->values + head * values_of + (size_t)t * PANEL;
-            if (work->turns) turn_halves(q + n * row, work->turns + (size_t)t * D, D), turn_halves(k, work->turns + (size_t)t * D, D);
+            if (work->rotations) rotate_halves(q + n * row, work->rotations + (size_t)t * D, D), rotate_halves(k, work->rotations + (size_t)t * D, D);
             for (int d = 0; d < D; d++) key[d * PANEL] = k[d];
             for (int d = 0; d < D; d++) value[(size_t)(d / PANEL) * slots * PANEL + d % PANEL] = v[d];
         }
@@ -201,23 +201,23 @@ static inline void decode(decoder *own)
     for (int l = 0; l < work->depth; l++) {
         const decoder_block w = block_of(&at, C, F);
         own_norms(own, own->normed, w.gain1, w.bias1, own->resid, NULL, N);
-        meet(own->all);
+        barrier_wait(own->all);
         own_panels(own, own->qkv, row_of(3 * C), w.w_qkv, w.b_qkv, own->normed, c, C, 3 * C, N, 0, -1);
-        meet(own->all);
+        barrier_wait(own->all);
         own_heads(own, l);
-        meet(own->all);
+        barrier_wait(own->all);
         own_panels(own, own->resid, c, w.w_o, w.b_o, own->joined, c, C, C, N, 1, -1); /* resid_mid */
-        meet(own->all);
+        barrier_wait(own->all);
         own_norms(own, own->normed, w.gain2, w.bias2, own->resid, NULL, N);
-        meet(own->all);
+        barrier_wait(own->all);
         own_panels(own, own->hidden, f, w.w_up, w.b_up, own->normed, c, C, F, N, 0, work->activation);
-        meet(own->all);
+        barrier_wait(own->all);
         own_panels(own, own->resid, c, w.w_down, w.b_down, own->hidden, f, F, C, N, 1, -1); /* resid_post */
-        meet(own->all);
+        barrier_wait(own->all);
     }
     const float *gain = next(&at, panels_of(1, C)), *bias = next(&at, panels_of(1, C));
     own_norms(own, own->normed, gain, bias, own->resid, work->wanted, work->wants);
-    meet(own->all);
+    barrier_wait(own->all);
     own_panels(own, work->logits, PANELS(V) * PANEL, at, NULL, own->normed, c, C, V, work->wants, 0, -1);
 }
 
@@ -238,7 +238,7 @@ int gf_decode(const decoding *work)
     pthread_t others[MOST_DECODING];
     decoder threads[MOST_DECODING];
     atomic_int gate = HOLD;
-    meeting all = {0, 0, (unsigned)work->threads, work->patience};
+    barrier all = {0, 0, (unsigned)work->threads, work->patience};
     int there = 1;
     if (work->threads > MOST_DECODING) return 1;
     for (int t = 0; t < work->threads; t++) {

@@ -5,7 +5,7 @@
 #ifndef GF_EXP_H
 #define GF_EXP_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* v rounded to whole numbers; v * 2^n for whole n. The processor's own where it has them: those know all edges. */
 #if LANES == 16

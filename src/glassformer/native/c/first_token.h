@@ -2,7 +2,7 @@
 #ifndef GF_FIRST_TOKEN_H
 #define GF_FIRST_TOKEN_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* y (B, C)  <-  x (B, T, C).  Overwrites y. */
 INLINE void first_token_forward(float *y, const float *x, int B, int T, int C)

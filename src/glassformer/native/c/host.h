@@ -44,12 +44,12 @@ typedef struct {
     atomic_uint arrived, round;
     unsigned size;
     int patience;
-} meeting;
+} barrier;
 
 /* Wait until all threads are here. Steps take fractions of a millisecond: looking again and again is quicker than
  * sleeping, and who gives up his core on a busy machine gets it back late. But where threads outnumber cores, the ones
  * waited for must get their turn. */
-static void meet(meeting *all)
+static void barrier_wait(barrier *all)
 {
     if (all->size == 1) return;
     const unsigned round = atomic_load(&all->round);
@@ -75,13 +75,13 @@ typedef struct worker {
     const job *work;
     void *(*take)(struct worker *);
     atomic_int *gate;
-    meeting *all;
+    barrier *all;
     float *losses;    /* (threads): each one's part of the loss */
     double *squares;  /* (threads): each one's part of the gradient's squared norm */
     int part;
 } worker;
 
-enum { SPACE = ROUND_UP(ARENA) + GRADIENT + ROUND_UP(TURNED) + BYTES };
+enum { SPACE = ROUND_UP(ARENA) + GRADIENT + ROUND_UP(TRANSPOSED) + BYTES };
 
 /* An image moved by (down, right) pixels; what comes in at the border is 0. */
 static void move(uint8_t *y, const uint8_t *x, int down, int right)
@@ -97,8 +97,8 @@ static void move(uint8_t *y, const uint8_t *x, int down, int right)
 /* This thread's samples of one step: their gradient is added to `gradient`, their part of the loss is returned. */
 static float own_samples(const job *work, int step, int part, float *space)
 {
-    float *arena = space, *gradient = space + ROUND_UP(ARENA), *turned = gradient + GRADIENT;
-    uint8_t *moved = (uint8_t *)(turned + ROUND_UP(TURNED));
+    float *arena = space, *gradient = space + ROUND_UP(ARENA), *transposed = gradient + GRADIENT;
+    uint8_t *moved = (uint8_t *)(transposed + ROUND_UP(TRANSPOSED));
     const int begin = step * work->batch, rest = work->count - begin, size = rest < work->batch ? rest : work->batch;
     int from, to;
     float loss = 0.0f;
@@ -120,7 +120,7 @@ static float own_samples(const job *work, int step, int part, float *space)
         }
         forward(arena, work->params, images);
         loss += cross_entropy(arena + DLOGITS, arena + LOGITS, labels, share, SAMPLES, CLASSES, work->smoothing);
-        backward(arena, gradient, work->params, turned);
+        backward(arena, gradient, work->params, transposed);
     }
     return loss;
 }
@@ -156,14 +156,14 @@ static void *take_steps(worker *own)
     share_out(PARAMETERS, own->part, work->threads, &from, &to);
     for (int step = work->first; step < work->last; step++) {
         memset(space + ROUND_UP(ARENA), 0, PARAMETERS * sizeof *space);
-        turn(space + ROUND_UP(ARENA) + GRADIENT, work->params);
+        transpose_weights(space + ROUND_UP(ARENA) + GRADIENT, work->params);
         own->losses[own->part] = own_samples(work, step, own->part, space);
-        meet(own->all);
+        barrier_wait(own->all);
         float *gradient = summed(work, from, to);
         if (work->clip > 0.0f) {
             double squares = 0.0;
             own->squares[own->part] = sum_of_squares(gradient + from, to - from);
-            meet(own->all);
+            barrier_wait(own->all);
             for (int t = 0; t < work->threads; t++) squares += own->squares[t];
             const float factor = clip_factor(squares, work->clip);
             for (int i = from; i < to; i++) gradient[i] *= factor;
@@ -173,7 +173,7 @@ static void *take_steps(worker *own)
             work->losses[step] = 0.0f;
             for (int t = 0; t < work->threads; t++) work->losses[step] += own->losses[t];
         }
-        meet(own->all);
+        barrier_wait(own->all);
     }
     return NULL;
 }
@@ -196,7 +196,7 @@ static int on_threads(const job *work, void *(*take)(worker *))
     pthread_t others[MOST_THREADS];
     worker workers[MOST_THREADS];
     atomic_int gate = WAIT;
-    meeting all = {0, 0, (unsigned)work->threads, work->patience};
+    barrier all = {0, 0, (unsigned)work->threads, work->patience};
     int there = 1;
     if (work->threads > MOST_THREADS) return 1;
     for (int t = 0; t < work->threads; t++) workers[t] = (worker){work, take, &gate, &all, losses, squares, t};
@@ -215,9 +215,9 @@ static void *take_gradient(worker *own)
     float *space = own->work->space + (size_t)own->part * SPACE;
     int from, to;
     memset(space + ROUND_UP(ARENA), 0, PARAMETERS * sizeof *space);
-    turn(space + ROUND_UP(ARENA) + GRADIENT, own->work->params);
+    transpose_weights(space + ROUND_UP(ARENA) + GRADIENT, own->work->params);
     own->losses[own->part] = own_samples(own->work, own->work->first, own->part, space);
-    meet(own->all);
+    barrier_wait(own->all);
     share_out(PARAMETERS, own->part, own->work->threads, &from, &to);
     summed(own->work, from, to);
     if (own->part == 0) {

@@ -2,7 +2,7 @@
 #ifndef GF_LAYER_NORM_H
 #define GF_LAYER_NORM_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* y (N, C), cache xhat (N, C), std_inv (N)  <-  gain (C), bias (C), x (N, C).  Overwrites its outputs. */
 INLINE void layer_norm_forward(float *y, float *xhat, float *std_inv, const float *gain, const float *bias,

@@ -9,7 +9,7 @@
 #ifndef GF_MATMUL_H
 #define GF_MATMUL_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* R rows by V vectors, the last of them only `last` lanes wide. */
 INLINE void matmul_tile(float *y, int y_row, const float *start, int start_row, const float *x, int x_row, int x_col,

@@ -2,7 +2,7 @@
 #ifndef GF_MEAN_POOL_H
 #define GF_MEAN_POOL_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* y (B, C)  <-  x (B, T, C).  Overwrites y. */
 INLINE void mean_pool_forward(float *y, const float *x, int B, int T, int C)

@@ -2,7 +2,7 @@
 #ifndef GF_OPTIMISERS_H
 #define GF_OPTIMISERS_H
 
-#include "lanes.h"
+#include "simd.h"
 
 INLINE void sgd(float *restrict p, const float *restrict g, int n, float lr)
 {

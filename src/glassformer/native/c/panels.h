@@ -7,7 +7,7 @@
 #ifndef GF_PANELS_H
 #define GF_PANELS_H
 
-#include "lanes.h"
+#include "simd.h"
 
 #define PANEL (2 * LANES)
 #define PANELS(n) (((n) + PANEL - 1) / PANEL)

@@ -4,7 +4,7 @@
 #ifndef GF_PATCHES_H
 #define GF_PATCHES_H
 
-#include "lanes.h"
+#include "simd.h"
 
 INLINE void patches_forward(float *y, const float *x, int B, int Y, int X, int G, int P)
 {

@@ -2,7 +2,7 @@
 #ifndef GF_POSITIONS_H
 #define GF_POSITIONS_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* y (B, T, C)  <-  pos (T, C), x (B, T, C).  Overwrites y, which may be x. */
 INLINE void positions_forward(float *y, const float *pos, const float *x, int B, int T, int C)

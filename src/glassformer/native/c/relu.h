@@ -2,7 +2,7 @@
 #ifndef GF_RELU_H
 #define GF_RELU_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* y (n)  <-  x (n).  Overwrites y, which may be x. NaN stays NaN. */
 INLINE void relu_forward(float *y, const float *x, int n)

@@ -2,7 +2,7 @@
 #ifndef GF_RESIDUAL_H
 #define GF_RESIDUAL_H
 
-#include "lanes.h"
+#include "simd.h"
 
 /* y (n)  <-  x (n) + branch (n).  Overwrites y, which may be either.
  * Backward: the gradient goes both ways as it is; where the ways meet again, layer norm adds. */

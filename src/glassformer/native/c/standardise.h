@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "lanes.h"
+#include "simd.h"
 
 INLINE void standardise_forward(float *y, const uint8_t *x, int n, float factor, float offset)
 {

@@ -3,7 +3,7 @@
 #ifndef GF_TRANSPOSE_H
 #define GF_TRANSPOSE_H
 
-#include "lanes.h"
+#include "simd.h"
 
 #if LANES > 1
 

@@ -1,0 +1,100 @@
+"""What a model is shown, ready to be traced: its input, what counts as right, and what each token is called.
+
+Where nobody knows the right answer, the model's own stands in for it: the gradient then says what would make the model
+more sure of what it says.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from glassformer.lens.encode_input import as_batch, encode_input
+from glassformer.models.model import Model
+from glassformer.train.predict_text import tokeniser_of
+from glassformer.train.resolve import text_of
+from glassformer.train.run import Run
+from glassformer.train.tasks import Masked, NextToken, Translate
+from glassformer.train.tasks.sequences import symbol
+
+CLASS = "class"  # the token in front of the patches
+
+
+@dataclass(frozen=True)
+class TraceInput:
+    kind: str  # image, text or row
+    name: str
+    x: Any  # a batch of one
+    labels: np.ndarray
+    is_known: bool  # the labels are right, not the model's own answer
+    tokens: tuple[str, ...]  # as they are called; a patch by its row and column
+    memory: tuple[str, ...] = ()  # of a second sequence, the one that is read: T5's source
+    weights: np.ndarray | None = None
+    words: tuple[str, ...] = ()  # what the rows of the logits' last axis are called
+    keywords: dict[str, Any] = field(default_factory=dict)
+
+
+def image_input(run: Run, name: str, image: np.ndarray, label: int | None = None) -> TraceInput:
+    """One image, uint8, of the run's shape."""
+    x = run.as_batch(image[None])
+    labels = own_answer(run, x) if label is None else np.array([label], np.int32)
+    tokens: tuple[str, ...] = ()
+    if hasattr(run.model, "patches"):
+        rows, columns = run.model.patches.grid  # pyright: ignore[reportAttributeAccessIssue]
+        tokens = tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
+        tokens = (CLASS, *tokens) if getattr(run.model, "with_class_token", False) else tokens
+    return TraceInput("image", name, x, labels, label is not None, tokens, words=run.classes)
+
+
+def text_input(run: Run, name: str, text: str, label: str | None = None) -> TraceInput:
+    """A text, or a row of numbers, as the run's task reads it. `label` is the right class or translation, if known."""
+    task = run.recipe.task
+    given = encode_input(run, text, label if isinstance(task, Translate) else None)
+    tokens, target, _ = map(tuple, given.labels)
+    found = TraceInput("text", name, given.x, np.zeros(0), False, tokens, words=run.classes)
+    if text_of(run.model) is None:
+        return answered(run, replace(found, kind="row"), label)
+    if isinstance(task, Translate):
+        labels = as_batch(given.written)
+        words = vocabulary(run)
+        return replace(found, labels=labels, is_known=label is not None, tokens=target, memory=tokens, words=words)
+    if isinstance(task, NextToken) and len(tokens) > 1:
+        x, labels = given.x[:, :-1], given.x[:, 1:]
+        return replace(found, x=x, labels=labels, is_known=True, tokens=tokens[:-1], words=vocabulary(run))
+    if isinstance(task, Masked):
+        found = replace(found, weights=(given.x == symbol(tokeniser_of(run), "mask")).astype(np.float32))
+    if isinstance(task, Masked | NextToken):
+        found = replace(found, words=vocabulary(run))
+    return answered(run, found, label)
+
+
+def vocabulary(run: Run) -> tuple[str, ...]:
+    """A model's table may have more rows than there are symbols, and fewer."""
+    tokeniser, text = tokeniser_of(run), text_of(run.model)
+    rows = tokeniser.size if text is None else min(tokeniser.size, text.vocabulary)
+    return tuple(map(tokeniser.symbol, range(rows)))
+
+
+def answered(run: Run, trace_input: TraceInput, label: str | None) -> TraceInput:
+    """With the right class, where it is one the run knows; else with what the model itself says."""
+    if label in run.classes:
+        labels, is_known = np.array([run.classes.index(label)], np.int32), True  # pyright: ignore[reportArgumentType]
+    else:
+        labels, is_known = own_answer(run, trace_input.x), False
+    return replace(trace_input, labels=labels, is_known=is_known)
+
+
+def own_answer(run: Run, x: Any) -> np.ndarray:
+    return np.asarray(logits_of(run.model, run.params, x)).argmax(axis=-1).astype(np.int32)
+
+
+@partial(jax.jit, static_argnums=0)
+def logits_of(model: Any, params: Any, x: Any) -> Any:
+    """Compiled once for a model and a shape, however often its weights are loaded anew."""
+    return model.forward(params, x)[0]
+
+
+def reads_images(run: Run) -> bool:
+    return isinstance(run.model, Model)

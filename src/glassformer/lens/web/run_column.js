@@ -1,0 +1,143 @@
+// What one run makes of the input: its answer, whom the patch or token that is pointed at looks at, and all heads.
+import { h, number, percent, visible } from "./dom.js";
+import { answerFacts, showPlace } from "./answer.js";
+import { sharesOf, words } from "./attention.js";
+import { barsPicture } from "./bars.js";
+import { livePicture } from "./live_picture.js";
+import { openTrace } from "./data.js";
+import { figure } from "./figure.js";
+import { headsView } from "./heads.js";
+import { imagePicture } from "./image.js";
+import { tokensPicture } from "./tokens.js";
+
+const LARGEST = 460; // pixels, along a side of the image
+const MOST = 5; // of the tokens that are looked at, those that are named
+
+export function runColumn(asking) {
+  let trace = null;
+  let called = null; // the run
+  const layer = () => (trace.attention.length ? asking.layerOf(trace) : null);
+  const query = () => asking.queryOf(trace, layer());
+  const shares = () => (layer() ? sharesOf(trace, layer(), asking.headIn(layer()), query(), asking.settings()) : null);
+  const legend = () => (asking.settings().mode === "backward" ? "dscores" : "share of attention");
+  const isCross = () => Boolean(layer()) && layer().queries !== layer().keys;
+
+  const bars = figure(livePicture("What the model says", () => barsPicture({
+    title: "", names: trace.answer.classes, shares: trace.answer.probabilities, label: trace.answer.known ? trace.answer.label : -1,
+  })), { tools: "apart" });
+  const input = figure(livePicture("The input, and whom a patch or token looks at", () => (trace.input.kind === "image"
+    ? imagePicture({ title: "", input: trace.input, shares, query, largest: LARGEST, legend: layer() ? legend : null })
+    : tokensPicture({ title: "", tokens: trace.sequences[layer()?.queries ?? "tokens"], shares: () => (isCross() ? null : shares()), query, legend: layer() && !isCross() ? legend : null }))),
+  {
+    tools: "apart",
+    onPoint: (cell) => asking.point(cell && { ...cell, input: trace.input }),
+    onPick: (cell) => asking.pin({ ...cell, input: trace.input }),
+    describe: ({ token }) => `${trace.input.kind === "image" ? "patch" : "token"} ${trace.sequences.tokens[token]}`,
+  });
+  const memory = figure(livePicture("The text that is read", () => tokensPicture({ title: "", tokens: trace.sequences[layer()?.keys ?? "tokens"], shares: () => (isCross() ? shares() : null), legend: isCross() ? legend : null })), { tools: false });
+  const heads = headsView(asking);
+
+  const name = h("h2");
+  const about = h("p", { class: "small" });
+  const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
+  const looking = h("p", { class: "small looking", role: "status" }, "Looking … the first time takes a few seconds.");
+  const best = h("p", { class: "best", role: "status" });
+  const note = h("p", { class: "small note" });
+  const places = h("div", { class: "places" });
+  const answer = h("section", { class: "answer-part" }, h("h3", {}, "Answer", bars.tools), bars.element, places, note);
+  const caption = h("p", { class: "caption" });
+  const strongest = h("dl", { class: "strongest" });
+  const read = h("div", { class: "read" }, h("p", { class: "small" }, "the text that is read"), memory.element);
+  const row = h("p", { class: "row" });
+  const looked = h("section", { class: "looked-part" }, h("h3", {}, "What it sees", input.tools), row, h("div", { class: "scroll" }, input.element), read, caption, strongest);
+  const shown = h("div", { class: "shown" }, looked, answer, h("section", { class: "heads-part" }, h("h3", {}, "All heads"), heads.element));
+  const element = h("article", { class: "run-column" }, h("header", {}, h("div", { class: "who" }, name, about), best), refusal, looking, shown);
+  shown.hidden = true;
+
+  // Everything that follows from the answer.
+  function tell() {
+    const said = trace.answer;
+    bars.element.hidden = bars.tools.hidden = !said.classes;
+    if (said.classes) {
+      const top = said.probabilities.indexOf(Math.max(...said.probabilities));
+      best.replaceChildren(h("strong", { class: said.classes[top].length > 3 ? "long" : null }, visible(said.classes[top])), h("span", {}, percent(said.probabilities[top])));
+      bars.picture.renew();
+      bars.redraw();
+    } else best.replaceChildren(...answerFacts(trace).map((fact) => h("span", {}, fact)));
+    const isRight = said.classes && said.known && said.probabilities.indexOf(Math.max(...said.probabilities)) === said.label;
+    note.textContent = said.classes && said.known
+      ? `${isRight ? "Right" : `Wrong: it is ${visible(said.classes[said.label])}`} · loss ${number(said.loss, 3)}`
+      : said.known ? "" : "The right answer is not known: backward shows the loss against the model’s own.";
+    element.dataset.says = said.classes?.[said.probabilities.indexOf(Math.max(...said.probabilities))] ?? "";
+  }
+
+  // Everything that follows from what is pointed at.
+  function point() {
+    const now = layer();
+    const at = query();
+    input.redraw();
+    showPlace(answer, trace, at);
+    if (!now) {
+      caption.textContent = trace.input.kind === "image" ? "This model has no attention: it reads the image as one row of numbers." : "This model has no attention.";
+      strongest.replaceChildren();
+      return;
+    }
+    caption.textContent = words(trace, now, asking.settings(), at, { short: asking.settings().mode === "forward" });
+    const given = shares();
+    const names = trace.sequences[now.keys];
+    const order = given ? Array.from(given.keys()).sort((a, b) => Math.abs(given[b]) - Math.abs(given[a])).slice(0, MOST) : [];
+    const forward = asking.settings().mode === "forward";
+    strongest.replaceChildren(...order.filter((i) => given[i] !== 0).map((i) => h("div", { "data-token": i, "data-value": given[i] },
+      h("dt", {}, trace.input.kind === "text" ? `${i} ${visible(names[i] ?? "")}` : names[i]), h("dd", {}, forward ? percent(given[i]) : number(given[i], 2)))));
+    if (isCross()) memory.redraw();
+  }
+
+  function redraw(isNew) {
+    if (!trace) return;
+    if (isNew) {
+      input.picture.renew();
+      memory.picture.renew();
+      read.hidden = !isCross();
+      input.element.hidden = trace.input.kind !== "image" && !trace.sequences[layer()?.queries ?? "tokens"].length;
+    }
+    point();
+    heads.redraw(isNew);
+  }
+
+  return {
+    element,
+    // The run that the next preview will be of.
+    call(run) {
+      if (called !== run.name) {
+        refusal.hidden = true;
+        looking.hidden = false;
+        shown.hidden = true;
+        best.replaceChildren();
+      }
+      called = run.name;
+      name.textContent = run.title;
+      about.textContent = [run.model, run.parameters ? `${run.parameters.toLocaleString("en")} parameters` : "", run.accuracy == null ? "" : `${(100 * run.accuracy).toFixed(2)} % right`, run.data].filter(Boolean).join(" · ");
+    },
+    // A preview of the server, or its refusal.
+    show(view) {
+      looking.hidden = true;
+      refusal.hidden = !view.error;
+      refusal.textContent = view.error ?? "";
+      shown.classList.toggle("old", Boolean(view.error));
+      if (view.error) return;
+      trace = openTrace(view);
+      shown.hidden = false;
+      element.dataset.kind = trace.input.kind;
+      row.textContent = trace.input.kind === "row" ? trace.input.row.map((value) => String(Number(value.toPrecision(6)))).join(", ") : "";
+      row.hidden = trace.input.kind !== "row";
+      shown.lastChild.hidden = !trace.attention.length;
+      tell();
+      heads.show(trace);
+      redraw(true);
+    },
+    redraw,
+    // The answer in a few words, for where there is no room for more.
+    inBrief: () => [name.textContent, h("span", {}, [...best.childNodes].map((part) => part.cloneNode(true)).flatMap((part) => [part, " "]))],
+    trace: () => trace,
+  };
+}

@@ -1,0 +1,41 @@
+"""When training runs into a value that is not finite: at which step, and in which layer it first appeared."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.names import named_leaves, recording, visiting
+from glassformer.train.engines import Engine
+from glassformer.train.jax_engine import State, loss_of_step
+
+
+def all_finite(params: Any) -> bool:
+    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(params)))
+
+
+def explain(engine: Engine, before: State, batches: Any, first: int, step: int, epoch: int, run: Path) -> str:
+    """Replay up to the step, then look at every value of it."""
+    state, _ = engine.run(before, batches, first, step)
+    parameter = first_non_finite(named_leaves(state.params))
+    if parameter:
+        what = f"after step {step} of epoch {epoch} the parameter {parameter} is not finite"
+    else:
+        seen: dict[str, Any] = {}
+        with visiting(recording(seen)):
+            loss_of_step(engine.recipe, state.params, engine.for_jax(batches), step)
+        value = first_non_finite(seen) or "the loss itself"
+        what = f"at step {step + 1} of epoch {epoch} the loss is not finite; the first such value is {value}"
+    return (
+        f"{what}. The last good checkpoint is kept in {run}; "
+        "try a lower learning rate (--lr) or clipping (--set optimiser.clip=1)"
+    )
+
+
+def first_non_finite(values: dict[str, Any]) -> str | None:
+    for name, value in values.items():
+        if jnp.issubdtype(value.dtype, jnp.floating) and not jnp.isfinite(value).all():
+            return name
+    return None
