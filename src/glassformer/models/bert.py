@@ -57,6 +57,11 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class BERT(Network):
+    """BERT without a head: one value per token.
+
+    forward    positions.x = embed.y + segment.y
+    """
+
     text: Text = Text(vocabulary=30522, context=512)
     segments: int = 2  # kinds of text in one sequence: first and second sentence, question and answer
     width: int = 768  # C

@@ -49,7 +49,10 @@ class ClassCache(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassHead:
-    """first token -> linear -> tanh (together: the pooler) -> linear -> logits"""
+    """Class head: first token -> linear -> tanh (together: the pooler) -> linear -> logits
+
+    forward    y = classify(drop(tanh(pool(first(x)))))
+    """
 
     width: int  # C
     classes: int  # K
@@ -108,7 +111,10 @@ class TagCache(NamedTuple):
 
 @dataclass(frozen=True)
 class TagHead:
-    """every token -> linear -> logits"""
+    """Tag head: every token -> linear -> logits
+
+    forward    y = classify(drop(x))
+    """
 
     width: int  # C
     classes: int  # K
@@ -150,8 +156,14 @@ class SpanCache(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanHead:
-    """every token -> linear -> how well it would be the start, how well the end. The tokens are the classes:
-    spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels are (B, 2) places."""
+    """Span head: every token -> linear -> how well it would be the start, how well the end.
+
+    forward    spans = score(x)^T
+    backward   dx = score.backward(dspans^T)
+
+    The tokens are the classes: spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels
+    are (B, 2) places.
+    """
 
     width: int  # C
 
@@ -197,7 +209,10 @@ class MaskedCache(NamedTuple):
 
 @dataclass(frozen=True)
 class MaskedHead:
-    """every token -> linear -> activation -> norm -> against each row of the embedding table, + bias -> logits"""
+    """Masked head: every token -> linear -> activation -> norm -> against each row of the embedding table -> logits
+
+    forward    y = decoder(norm(activation(transform(x))), emb)
+    """
 
     width: int  # C
     vocabulary: int  # V
