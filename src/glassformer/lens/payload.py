@@ -86,6 +86,7 @@ def payload(traced: Trace, trace_input: TraceInput, run: str = "", loss: Layer =
         "input": input_of(traced.model, trace_input),
         "sequences": {"tokens": list(trace_input.tokens), "memory": list(trace_input.memory)},
         "answer": answer_of(traced, trace_input),
+        "words": list(trace_input.words),  # of classes, or of symbols: along the axes K and V
         "attention": layers,
         "positions": next((name for name in weights if last_word(name) == "pos"), None),
         "steps": [asdict(step) for step in steps],
