@@ -24,7 +24,7 @@ def fit(
 
     recipe      the name of a preset, a recipe file (a Path), or a Recipe
     data        a name or path as on the command line, a Dataset, Texts, or four arrays: train images, train labels,
-                test images, test labels (uint8 images); nothing: what the recipe names
+                test images, test labels (bytes or floats; for a model of tables rows); nothing: what the recipe names
     out         the run folder; nothing: a new folder under `runs/`
     start       a run to start from: its model, tokeniser and weights, and its recipe but for the settings given here
     settings    any setting of the recipe by keyword, two underscores for a dot: `training__epochs=3`

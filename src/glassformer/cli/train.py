@@ -1,6 +1,7 @@
 """glassformer train: train a model on a data set."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,16 +108,11 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def as_text(result: dict[str, Any]) -> str:
-    lines = []
-    if "runs" in result:
-        lines += [f"  seed {run['seed']:<4} {outcome(run)}" for run in result["runs"]]
-        count = f"(standard deviation over {len(result['runs'])} seeds)"
-        spread = f" ± {100 * result['test_accuracy_std']:.2f} {count}", f" ± {result['test_loss_std']:.4f} {count}"
-    else:
-        spread = "", ""
-    lines.append(f"test accuracy {percent(result['test_accuracy'])}{spread[0]}")
-    if result["task"] in BY_LOSS:
-        lines.insert(-1, f"test loss {result['test_loss']:.4f} nats{spread[1]}")
+    runs = result.get("runs", [])
+    lines = [f"  seed {run['seed']:<4} {', '.join(outcome(run))}" for run in runs]
+    lines += [
+        line + (f" (standard deviation over {len(runs)} seeds)" if runs else "") for line in outcome(result, " nats")
+    ]
     if result["val_accuracy"] is not None:
         lines.append(f"validation accuracy {percent(result['val_accuracy'])}")
     lines.append(
@@ -126,12 +122,18 @@ def as_text(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def outcome(run: dict[str, Any]) -> str:
-    loss = f"test loss {run['test_loss']:.4f}, " if run["task"] in BY_LOSS else ""
-    return f"{loss}test accuracy {percent(run['test_accuracy'])}"
-
-
 BY_LOSS = ("next-token", "masked")
+
+
+def outcome(run: dict[str, Any], nats: str = "") -> Iterator[str]:
+    """Loss, where it tells more than the accuracy, and accuracy, where the task has one; of several seeds ± spread."""
+    loss, accuracy = run["test_loss"], run["test_accuracy"]
+    if accuracy is None or run["task"] in BY_LOSS:
+        spread = f" ± {run['test_loss_std']:.4f}" if "test_loss_std" in run else ""
+        yield f"test loss {loss:.4f}{'' if accuracy is None else nats}{spread}"
+    if accuracy is not None:
+        spread = f" ± {100 * run['test_accuracy_std']:.2f}" if "test_accuracy_std" in run else ""
+        yield f"test accuracy {percent(accuracy)}{spread}"
 
 
 def percent(share: float) -> str:

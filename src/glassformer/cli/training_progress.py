@@ -68,12 +68,14 @@ class TrainingProgress(Listener):
 
     def epoch(self, row: "Row") -> None:
         scores = f"test {self.shown(row.test_loss, row.test_accuracy)}"
-        if row.val_accuracy is not None:
+        if row.val_loss is not None:
             scores += f"  validation {self.shown(row.val_loss, row.val_accuracy)}"
         self.console.print(f"epoch {row.epoch:3}  loss {row.loss:.4f}  {scores}  {row.time:.1f} s")
 
     def shown(self, loss: float | None, accuracy: float | None) -> str:
-        share = f"{100 * (accuracy or 0):.2f} %"
+        if accuracy is None:
+            return f"loss {loss:.4f}"
+        share = f"{100 * accuracy:.2f} %"
         return f"loss {loss:.4f}, {share}" if self.by_loss and loss is not None else share
 
     def stop_soon(self, *_: Any) -> None:

@@ -35,7 +35,7 @@ from glassformer.predict.reading import Reading, check_lengths, context_of, name
 from glassformer.predict.spans import spanned, tagged
 from glassformer.probabilities import softmax
 from glassformer.train.score import score_of_logits
-from glassformer.train.tasks import TASK_NAMES, Classify, Masked, NextToken, Span, Tag, Task, Translate
+from glassformer.train.tasks import Classify, Masked, NextToken, Span, Tag, Task, Translate
 from glassformer.train.tasks.sequences import symbol
 
 if TYPE_CHECKING:
@@ -52,18 +52,19 @@ def predict_texts(run: "Run", texts: Sequence[str]) -> list[Answer]:
         raise DataError(f"{run.path}: {type(run.model).__name__} reads images; give them to run.predict(images)")
     if run.model.input.reads != TEXTS:
         return of_rows(run, [row_of(run, *one) for one in named(texts, "row")])
-    kind = type(run.recipe.task)
-    if kind not in OF_TEXTS:
-        known = ", ".join(TASK_NAMES[task] for task in OF_TEXTS)
-        raise DataError(f"{run.path}: the task {TASK_NAMES.get(kind, kind.__name__)} has no answers; {known} have")
-    return OF_TEXTS[kind](run, [read(run, *one) for one in named(texts, "text")])
+    task = run.recipe.task
+    answer = next((answer for kind, answer in OF_TEXTS.items() if isinstance(task, kind)), None)
+    if answer is None:
+        known = ", ".join(kind().name for kind in OF_TEXTS)
+        raise DataError(f"{run.path}: the task {task.name} has no answers; {known} have")
+    return answer(run, [read(run, *one) for one in named(texts, "text")])
 
 
 def of_rows(run: "Run", rows: list[np.ndarray]) -> list[Answer]:
     if not rows:
         return []
     results = np.asarray(run.compiled_logits(run.params, np.stack(rows)))
-    if run.model.output_axis == "numbers":
+    if run.recipe.output_axis == "numbers":
         return [NumbersAnswer(tuple(np.atleast_1d(one).tolist())) for one in results]
     return [class_answer(run.classes, p) for p in softmax(results)]
 

@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data import ARRAYS, Dataset, Samples, make_dataset
+from glassformer.data import Dataset
 from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
-from glassformer.errors import DataError
 from glassformer.train.engines import choose
 from glassformer.train.loop import Listener, Loop, split, with_seed
 from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import encoded, lasting_name, load_for, resolved
+from glassformer.train.resolve import encoded, from_arrays, lasting_name, load_for, resolved
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import with_change
-from glassformer.train.tasks import TASK_NAMES
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -57,7 +55,7 @@ def name_of(recipe: str | Path | Recipe, start: str | Path, ready: Recipe) -> st
     """What the folder of a new run is called."""
     if start:
         same = type(RunFolder(Path(start)).recipe().task) is type(ready.task)
-        return f"{Path(start).absolute().name}-{'more' if same else TASK_NAMES[type(ready.task)]}"
+        return f"{Path(start).absolute().name}-{'more' if same else ready.task.name}"
     return "run" if isinstance(recipe, Recipe) else Path(recipe).stem
 
 
@@ -93,16 +91,22 @@ def train_many(recipe: Recipe, data: Dataset, path: Path, seeds: tuple[int, ...]
         runs = loop.finish()
     else:
         runs = [train_in_turn(with_seed(recipe, seed), data, path / f"seed-{seed}", listener) for seed in seeds]
-    scores = np.array([run["test_accuracy"] for run in runs])
-    losses = np.array([run["test_loss"] for run in runs])
+
+    def over_seeds(summary: Callable[[Any], Any], name: str) -> float | None:
+        values = [run[name] for run in runs]
+        return None if None in values else float(summary(values))
+
+    def std(values: Any) -> Any:
+        return np.std(values, ddof=1)
+
     return {
-        "test_accuracy": float(scores.mean()),
-        "test_accuracy_std": float(scores.std(ddof=1)),
-        "test_accuracy_min": float(scores.min()),
-        "test_accuracy_max": float(scores.max()),
-        "val_accuracy": None if runs[0]["val_accuracy"] is None else float(np.mean([r["val_accuracy"] for r in runs])),
-        "test_loss": float(losses.mean()),
-        "test_loss_std": float(losses.std(ddof=1)),
+        "test_accuracy": over_seeds(np.mean, "test_accuracy"),
+        "test_accuracy_std": over_seeds(std, "test_accuracy"),
+        "test_accuracy_min": over_seeds(min, "test_accuracy"),
+        "test_accuracy_max": over_seeds(max, "test_accuracy"),
+        "val_accuracy": over_seeds(np.mean, "val_accuracy"),
+        "test_loss": over_seeds(np.mean, "test_loss"),
+        "test_loss_std": over_seeds(std, "test_loss"),
         "train_seconds": sum(run["train_seconds"] for run in runs),
         "epochs": max(run["epochs"] for run in runs),
         "parameters": runs[0]["parameters"],
@@ -133,12 +137,7 @@ def as_dataset(data: Data, recipe: Recipe, tokeniser: Tokeniser | None = None) -
         return encoded(recipe, data, tokeniser)
     if isinstance(data, Dataset):
         return data
-    if len(data) != 4:
-        raise DataError(
-            f"fit: {len(data)} arrays came, expected four: train images, train labels, test images, test labels"
-        )
-    train_images, train_labels, test_images, test_labels = (np.asarray(array) for array in data)
-    return make_dataset(ARRAYS, Samples(train_images, train_labels), Samples(test_images, test_labels))
+    return from_arrays(recipe, data)
 
 
 def new_folder(name: str) -> Path:

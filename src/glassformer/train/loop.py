@@ -22,7 +22,6 @@ from glassformer.train.nan_report import all_finite, explain, finite_runs
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
 from glassformer.train.run_folder import Progress, Row, RunFolder
-from glassformer.train.tasks import TASK_NAMES
 from glassformer.train.warm_start import warm_start
 
 STRETCH_SECONDS = 0.5  # how long a stretch should take: progress shows, and Ctrl-C is heard
@@ -203,9 +202,9 @@ class Loop(Trainer):
         losses, lr = self.loss_sum / self.engine.count, rate_of(recipe, self.engine, self.epoch)
 
         def row(of: Callable[[np.ndarray], Any], seconds: float) -> Row:
-            accuracy, loss = (float(of(np.atleast_1d(value))) for value in test)
-            ours = (None, None) if held_out is None else (float(of(np.atleast_1d(value))) for value in held_out)
-            val_accuracy, val_loss = ours
+            scores = [(None, None) if score is None else score for score in (test, held_out)]
+            values = [None if value is None else float(of(np.atleast_1d(value))) for score in scores for value in score]
+            accuracy, loss, val_accuracy, val_loss = values
             return Row(self.epoch, float(of(losses)), seconds, accuracy, val_accuracy, lr, loss, val_loss)
 
         share = self.seconds / len(self.folders)  # of the one program that trains them all
@@ -274,17 +273,19 @@ def after_epoch(recipe: Recipe, progress: Progress, row: Row) -> Progress:
 
 def best(rows: tuple[Row, ...], min_delta: float, *, by_loss: bool = False) -> int:
     """The epoch to keep: a later one must beat it by more than `min_delta` points. Without scores, the last."""
-    if rows[-1].val_accuracy is None:
+    if goodness(rows[-1], by_loss) is None:
         return rows[-1].epoch
     kept = rows[0]
     for row in rows[1:]:
-        if 100 * (goodness(row, by_loss) - goodness(kept, by_loss)) > min_delta:
+        if 100 * ((goodness(row, by_loss) or 0) - (goodness(kept, by_loss) or 0)) > min_delta:
             kept = row
     return kept.epoch
 
 
-def goodness(row: Row, by_loss: bool) -> float:
-    return -(row.val_loss or 0) if by_loss else row.val_accuracy or 0
+def goodness(row: Row, by_loss: bool) -> float | None:
+    if not by_loss:
+        return row.val_accuracy
+    return None if row.val_loss is None else -row.val_loss
 
 
 def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
@@ -300,7 +301,7 @@ def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine
         "best_epoch": progress.best_epoch,
         "train_seconds": sum(row.time for row in progress.rows),
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
-        "task": TASK_NAMES[type(recipe.task)],
+        "task": recipe.task.name,
         "engine": engine.name,
         "seed": recipe.training.seed,
         "run": str(folder.path),
