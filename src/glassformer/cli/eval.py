@@ -31,11 +31,11 @@ def eval_(
     from glassformer.cli.output import report
     from glassformer.files import write_whole
     from glassformer.train.run import load
-    from glassformer.train.tasks import TASK_NAMES, Tag
+    from glassformer.train.tasks import Tag
 
     loaded = load(run or "")
-    name, task = data or loaded.recipe.data, TASK_NAMES[type(loaded.recipe.task)]
-    has_classes = loaded.model.output_axis == "classes"
+    name, task = data or loaded.recipe.data, loaded.recipe.task.name
+    has_classes = loaded.recipe.output_axis == "classes"
     if png and not has_classes:
         raise typer.BadParameter(f"the task {task} has no classes that could be confused", param_hint="--png")
     data_set = loaded.load_data(name)

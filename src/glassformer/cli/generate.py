@@ -170,10 +170,9 @@ def tokeniser_of(run: "Run") -> "Tokeniser":
     """Of a run that writes text; any other is told what it can do instead."""
     from glassformer.errors import CheckpointError, DataError
     from glassformer.generate.decoder import writes
-    from glassformer.train.tasks import TASK_NAMES
 
     if not writes(run.model):
-        task = TASK_NAMES[type(run.recipe.task)]
+        task = run.recipe.task.name
         raise DataError(
             f"{run.path}: {type(run.model).__name__} (task {task}) does not write text; "
             f"`glassformer predict INPUT --run {run.path}` says {INSTEAD.get(task, 'what it makes of something')}"

@@ -19,6 +19,7 @@ from glassformer.models.t5 import T5
 from glassformer.models.text import Text
 from glassformer.models.tiny_iris import TinyIris
 from glassformer.models.vit import ViT
+from glassformer.registry import register
 
 MODELS: dict[str, type[Network]] = {
     "mlp": MLP,
@@ -32,6 +33,8 @@ MODELS: dict[str, type[Network]] = {
     "recurrent": RecurrentLM,
     "recurrent-classifier": RecurrentClassifier,
 }
+for _name, _cls in MODELS.items():
+    register.model(_name)(_cls)
 
 __all__ = [
     "BERT",

@@ -34,6 +34,7 @@ from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, S
 from glassformer.models.model import Network
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.names import at
+from glassformer.registry import register
 from glassformer.shapes import Array, Bool, Float, Integer, Key
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class BERT(Network):
+    """BERT without a head: one value per token.
+
+    forward    positions.x = embed.y + segment.y
+    """
+
     tasks: ClassVar[tuple[str, ...]] = TASKS
     output_axis: ClassVar[str] = "numbers"
 
@@ -184,6 +190,7 @@ class TaskCache(NamedTuple):
     head: Any
 
 
+@register.model("bert-for")
 @dataclass(frozen=True)
 class BERTFor(Network):
     """BERT with a head: for another task keep `params.bert` and take another head."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from glassformer.errors import ShapeError
 from glassformer.layers import Standardise
@@ -43,4 +44,9 @@ class Images(Input):
             )
 
     def for_data(self, data: "Dataset") -> Self:
-        return replace(self, shape=data.train.images.shape[1:], classes=len(data.classes))
+        """Floats come on any scale: they are standardised by their own mean and spread."""
+        images = data.train.images
+        sized = replace(self, shape=images.shape[1:], classes=len(data.classes))
+        if images.dtype == np.uint8:
+            return sized
+        return replace(sized, mean=float(images.mean()) / 255, std=float(images.std()) / 255 or 1.0)

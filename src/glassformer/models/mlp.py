@@ -1,11 +1,11 @@
 """Multilayer perceptron: the classifier without attention, for comparison. ReLU between layers, none after the last.
 
-forward    prepare -> flatten -> linear -> relu -> … -> linear -> logits
+image -> flatten -> linear -> relu -> … -> linear -> logits
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
@@ -29,6 +29,8 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class MLP(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("classify", "regress")
+
     images: Images = Images()
     hidden: tuple[int, ...] = (512,)
 

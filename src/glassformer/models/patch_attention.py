@@ -7,7 +7,7 @@ work, and small enough to follow every number. `vit` is what it grows into, `pat
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -53,6 +53,8 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class PatchAttention(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("classify", "regress")
+
     images: Images = Images()
     patch_size: int = 4
     width: int = 16  # C

@@ -7,7 +7,7 @@ them exchange what they found. No residual, no normalisation, no positions: each
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
@@ -49,6 +49,8 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class TinyIris(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("classify", "regress")
+
     columns: Columns = Columns()
     tokens: int = 4  # T
     width: int = 8  # C

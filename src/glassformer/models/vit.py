@@ -8,7 +8,7 @@ Dosovitskiy et al., 2020.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
@@ -62,6 +62,8 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class ViT(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("classify", "regress")
+
     images: Images = Images()
     patch_size: int = 4
     width: int = 64  # C

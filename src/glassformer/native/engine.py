@@ -183,6 +183,8 @@ class Program:
 
     def inputs(self, samples: np.ndarray) -> np.ndarray:
         """As C reads them."""
+        if self.dtype == np.uint8 and samples.dtype != np.uint8:
+            raise EngineError(f"the native engine reads images as bytes, and these are {samples.dtype}")
         return np.ascontiguousarray(samples, self.dtype)
 
     def space(self, threads: int) -> np.ndarray:
@@ -291,7 +293,7 @@ def must_be_covered(recipe: Recipe) -> None:
         )
     for what, is_known in (
         (recipe.task, isinstance(recipe.task, Classify)),
-        (recipe.training.loss, isinstance(recipe.training.loss, CrossEntropy | LabelSmoothing)),
+        (recipe.loss, isinstance(recipe.loss, CrossEntropy | LabelSmoothing)),
     ):
         if not is_known:
             raise EngineError(

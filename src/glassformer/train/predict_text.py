@@ -27,7 +27,7 @@ from glassformer.data.tokeniser import SPELLINGS, Spans, Tokeniser
 from glassformer.errors import CheckpointError, DataError
 from glassformer.models.t5 import Inputs
 from glassformer.train.score import score_of_logits
-from glassformer.train.tasks import TASK_NAMES, Classify, Masked, NextToken, Span, Tag, Task, Translate
+from glassformer.train.tasks import Classify, Masked, NextToken, Span, Tag, Task, Translate
 from glassformer.train.tasks.sequences import filled, framed, symbol
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def predict_texts(run: "Run", texts: Sequence[str]) -> list[Answer]:
         return of_rows(run, [row_of(run, *one) for one in named(texts, "row")])
     kind = type(run.recipe.task)
     if kind not in OF_TEXTS:
-        known = ", ".join(TASK_NAMES[task] for task in OF_TEXTS)
-        raise DataError(f"{run.path}: the task {TASK_NAMES.get(kind, kind.__name__)} has no answers; {known} have")
+        known = ", ".join(task().name for task in OF_TEXTS)
+        raise DataError(f"{run.path}: the task {run.recipe.task.name} has no answers; {known} have")
     return OF_TEXTS[kind](run, [read(run, *one) for one in named(texts, "text")])
 
 

@@ -1,22 +1,27 @@
 """A recipe meets its data: the data is brought into the task's form, the model takes its sizes from it."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from glassformer import registry
 from glassformer.data import ARRAYS, KNOWN, load
-from glassformer.data.dataset import IMAGES, ROWS, TEXTS, Dataset, hold_out
+from glassformer.data.dataset import IMAGES, ROWS, TEXTS, Arrays, Dataset, Samples, hold_out, make_dataset, with_labels
 from glassformer.data.iris import load_iris
 from glassformer.data.sources import lasting_name as of_images
-from glassformer.data.table import load_csv
+from glassformer.data.sources import own_reader
+from glassformer.data.table import Table, load_csv, make_table
 from glassformer.data.text_sources import KNOWN_TEXTS, existing, is_text, lasting_text_name, load_texts
 from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError
-from glassformer.models import MODELS, Network
+from glassformer.models import Network
 from glassformer.train.recipe import Recipe
-from glassformer.train.tasks import TASK_NAMES
+from glassformer.train.settings import must_survive
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
 ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS}  # of files
@@ -26,6 +31,13 @@ def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> D
     """The data set of this name as the recipe's model reads it. A tokeniser is made from texts, unless one is given."""
     check_task(recipe)
     wanted = recipe.model.input.reads
+    if read := own_reader(name):
+        found = read(name)
+        if isinstance(found, Texts):
+            return encoded(recipe, found, tokeniser)
+        if found.holds not in ("", wanted):
+            raise not_readable(recipe.model, name, found.holds)
+        return found
     if held(name) not in ("", wanted):
         raise not_readable(recipe.model, name, held(name))
     if wanted == IMAGES:
@@ -37,7 +49,32 @@ def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> D
         )
     if wanted == TEXTS:
         return encoded(recipe, load_texts(name), tokeniser)
-    return load_iris(name) if is_iris(name) else load_csv(Path(name).expanduser(), name=name)
+    if wanted != ROWS:
+        raise DataError(
+            f"{name}: nothing reads {wanted} from it; register a reader for the name or the file's ending: "
+            '@register.data(".wav")'
+        )
+    if is_iris(name):
+        return load_iris(name)
+    return load_csv(Path(name).expanduser(), name=name, numbers=recipe.output_axis == "numbers")
+
+
+def from_arrays(recipe: Recipe, arrays: Sequence[Any]) -> Dataset:
+    """Samples and labels for training, samples and labels for testing, as the recipe's model reads them."""
+    reads, numbers = recipe.model.input.reads, recipe.output_axis == "numbers"
+    if reads == TEXTS:
+        raise DataError(f"fit: arrays came, and {type(recipe.model).__name__} reads texts; give Texts, or a path")
+    if len(arrays) != 4:
+        raise DataError(
+            f"fit: {len(arrays)} arrays came, expected four: train {reads}, train labels, test {reads}, test labels"
+        )
+    train, train_labels, test, test_labels = map(np.asarray, arrays)
+    if reads == IMAGES:
+        return make_dataset(ARRAYS, Samples(train, train_labels), Samples(test, test_labels), numbers=numbers)
+    if reads == ROWS:
+        return make_table(ARRAYS, Table(train, train_labels), Table(test, test_labels), numbers=numbers)
+    given = Dataset(ARRAYS, Arrays(train, train_labels), Arrays(test, test_labels), classes=())
+    return with_labels(given, numbers=numbers)
 
 
 def encoded(recipe: Recipe, texts: Texts, tokeniser: Tokeniser | None = None) -> Dataset:
@@ -72,7 +109,10 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
         recipe = dataclasses.replace(recipe, tokeniser=recipe.tokeniser or Characters())
         if recipe.start:  # its table may be filled up with rows that no symbol has
             data = data._replace(vocabulary=recipe_from(recipe.start).model.input.vocabulary)  # pyright: ignore
-    return dataclasses.replace(recipe, model=recipe.model.for_data(data, TASK_NAMES[type(recipe.task)]))
+    recipe = dataclasses.replace(recipe, model=recipe.model.for_data(data, recipe.task.name))
+    recipe.loss  # noqa: B018  it may refuse
+    must_survive(recipe)
+    return recipe
 
 
 def held(name: str) -> str:
@@ -88,15 +128,22 @@ def held(name: str) -> str:
 
 
 def not_readable(model: Network, name: str, there: str) -> DataError:
-    readers = ", ".join(kind for kind, cls in MODELS.items() if cls().input.reads == there)
+    readers = ", ".join(kind for kind, cls in registry.registered("model").items() if reads(cls) == there)
     return DataError(
         f"{name}: it holds {there}, and {type(model).__name__} reads {model.input.reads}; "
         f"{there} are read by {readers}: choose one of them, or other data"
     )
 
 
+def reads(cls: type[Network]) -> str:
+    try:
+        return cls().input.reads
+    except TypeError:  # it has settings without defaults
+        return ""
+
+
 def check_task(recipe: Recipe) -> None:
-    task, does = TASK_NAMES[type(recipe.task)], recipe.model.tasks
+    task, does = recipe.task.name, recipe.model.tasks
     if task not in does:
         raise SettingError(
             f"task: {task} came, and {type(recipe.model).__name__} does {', '.join(does)}; "
@@ -110,6 +157,6 @@ def is_iris(name: str) -> bool:
 
 def lasting_name(name: str) -> str:
     """The word for a data set that a run writes down: it means the same from any folder."""
-    if is_iris(name):
+    if is_iris(name) or registry.find("data", name):
         return name
     return lasting_text_name(name) if is_text(name) else of_images(name)

@@ -25,7 +25,7 @@ from glassformer.names import named_leaves
 from glassformer.train.curves import curves
 from glassformer.train.jax_engine import State
 from glassformer.train.recipe import Recipe
-from glassformer.train.settings import from_plain, to_plain, to_toml
+from glassformer.train.settings import from_plain, must_survive, to_plain, to_toml
 from glassformer.train.weights import FORMAT, fill, load_arrays, refuse_newer, save_arrays
 
 TOKENISER = "tokenizer.json"
@@ -72,6 +72,7 @@ class RunFolder:
             raise FileError(
                 f"{self.path}: holds a run already; continue it with --resume {self.path}, or choose another folder"
             )
+        must_survive(recipe)
         write_whole(self.path / "recipe.toml", to_toml({"format": FORMAT, **to_plain(recipe)}))
 
     def recipe(self) -> Recipe:

@@ -18,7 +18,6 @@ from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.lens.studio.http_errors import HTTPError
 from glassformer.train.run import SHIPPED
 from glassformer.train.run_folder import Row, RunFolder
-from glassformer.train.tasks import TASK_NAMES
 
 COMES_ALONG = "-"  # the name of the model that comes with the package
 MOST = 1000  # runs in the list
@@ -157,7 +156,7 @@ def described(path: Path) -> Described:
         is_image, is_text = given.reads == IMAGES, given.reads == TEXTS
         plain |= {
             "kind": "image" if is_image else "text" if is_text else "row",
-            "task": TASK_NAMES[type(recipe.task)],
+            "task": recipe.task.name,
             "model": type(model).__name__,
             "data": recipe.data,
             "shape": list(given.shape) if is_image else None,
