@@ -11,10 +11,11 @@ import glassformer
 
 SOURCE = Path(glassformer.__file__).parent
 ORDER = [  # a room may import from its own line and from the lines above it
-    {"shapes", "names", "errors", "files", "tables"},
+    {"shapes", "names", "errors", "files", "tables", "registry"},
     {"layers", "losses", "data", "structure"},
     {"models"},
-    {"train", "recipes", "native"},
+    {"train", "recipes"},
+    {"native"},
     {"check", "lens", "hub", "generate"},
     {"bench", "lab", "plans"},
     {"cli"},

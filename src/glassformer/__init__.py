@@ -6,8 +6,12 @@ run.predict(images)                      # arrays in, arrays out
 
 from typing import TYPE_CHECKING, Any
 
+from glassformer.registry import load_code, register
+
 __version__ = "0.1.0"
-__all__ = ["__version__", "fit", "load"]
+__all__ = ["ENGINES", "__version__", "fit", "load", "load_code", "register"]
+
+ENGINES = ["glassformer.native"]  # modules that register an engine with train/engines.py; imported when training begins
 
 if TYPE_CHECKING:
     from glassformer.train.fit import fit

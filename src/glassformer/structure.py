@@ -70,6 +70,34 @@ class Node:
         """The outermost node of this name."""
         return next(node for node in self.walk() if node.name == name)
 
+    def flat(self) -> Iterator["Node | Sum"]:
+        """The layers that compute something themselves and the sums between them, in the order of forward."""
+        for part in self.parts:
+            if isinstance(part, Node) and part.is_composite:
+                yield from part.flat()
+            else:
+                yield part
+
+
+def resume(model: Node, params: Any, known: dict[Value, Any]) -> Any:
+    """What a model gives when some of its values are known; what does not follow from them is not computed."""
+    weights, known = named_leaves(params), dict(known)
+
+    def array(value: Value) -> Any:
+        return weights[value.param] if value.param else known[value]
+
+    for part in model.flat():
+        read = [part.a, part.b] if isinstance(part, Sum) else jax.tree.leaves(part.x)
+        given = jax.tree.leaves(part.y)
+        if all(value in known for value in given) or not all(value in known or value.param for value in read):
+            continue
+        if isinstance(part, Sum):
+            known[part.y] = array(part.a) + array(part.b)
+        else:
+            y, _ = part.layer.forward(jax.tree.map(array, part.params), jax.tree.map(array, part.x))
+            known.update(zip(given, jax.tree.leaves(y), strict=True))
+    return jax.tree.map(lambda value: known[value], model.y)
+
 
 def structure(model: Layer, x: Any = None, **keywords: Any) -> Node:
     """The graph of a model at work on `x`: arrays, or their shapes; without one, the model's own example of a batch.

@@ -1,7 +1,9 @@
 """Attention maps are the model's own, rollout is its formula, and panels lay them over the right patches."""
 
 import dataclasses
+import importlib
 import io
+import pkgutil
 from typing import Any
 
 import jax
@@ -9,10 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from glassformer import lens
 from glassformer.data import load as load_data
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.lens.attention import attention_maps, panel, panels, picture, rollout, rollout_panel
-from glassformer.models import MLP, Images, Model, PatchAttention, PatchBlock, ViT
+from glassformer.models import MLP, Images, Network, PatchAttention, PatchBlock, ViT
 from glassformer.models.patch_block import NormedResidual
 from glassformer.names import named_leaves
 
@@ -23,10 +26,10 @@ VIT = ViT(images=SMALL, width=8, hidden=8, heads=2, depth=3)
 WITH_CLASS = dataclasses.replace(VIT, with_class_token=True)
 
 
-def drawn(model: Model, seed: int = 0) -> tuple[Any, np.ndarray]:
+def drawn(model: Network, seed: int = 0) -> tuple[Any, np.ndarray]:
     """Random params, large enough that attention is far from even, and three random images."""
     params = jax.tree.map(lambda leaf: 3 * leaf, model.init(jax.random.key(seed)))
-    images = np.random.default_rng(seed).integers(0, 256, (3, *model.images.shape), dtype=np.uint8)
+    images = np.random.default_rng(seed).integers(0, 256, (3, *model.example(1).shape[1:]), dtype=np.uint8)
     return params, images
 
 
@@ -41,7 +44,7 @@ def drawn(model: Model, seed: int = 0) -> tuple[Any, np.ndarray]:
     ],
 )
 def test_maps_are_those_of_the_forward_and_their_rows_add_up_to_one(
-    model: Model, names: list[str], shape: tuple[int, ...]
+    model: Network, names: list[str], shape: tuple[int, ...]
 ) -> None:
     params, images = drawn(model)
     maps = attention_maps(model, params, images)
@@ -79,7 +82,9 @@ def test_maps_of_text_models_are_those_by_hand(kind: str, padded: bool) -> None:
 @pytest.mark.parametrize("name", ["decoder.blocks.0.cross.pattern", "decoder.blocks.0.attn.pattern"])
 def test_rollout_is_of_one_stack(name: str) -> None:
     square = np.full((1, 1, 3, 3), 1 / 3)
-    with pytest.raises(ShapeError, match=r"maps of 2 stacks came .* rolled\(\) of glassformer\.lens\.rollout"):
+    with pytest.raises(
+        ShapeError, match=r"maps of 2 stacks came .* rolled\(\) of glassformer\.lens\.attention_rollout"
+    ):
         rollout({"encoder.blocks.0.attn.pattern": square, name: square})
 
 
@@ -104,6 +109,15 @@ def test_rollout_equals_a_loop_over_all_paths(model: ViT) -> None:
         )
         assert product[image, end, start] == pytest.approx(paths, abs=1e-6)
     np.testing.assert_allclose(product.sum(axis=-1), 1, atol=1e-6)
+
+
+def test_no_module_of_the_lens_hides_a_function() -> None:
+    """`lens.rollout(maps)` as the docs write it: every public name is a function or a class, whatever is imported."""
+    for module in pkgutil.iter_modules(lens.__path__, "glassformer.lens."):
+        if not module.ispkg:
+            importlib.import_module(module.name)
+    assert [name for name in lens.__all__ if not callable(getattr(lens, name))] == []
+    assert lens.rollout is rollout
 
 
 def test_rollout_of_nothing_is_refused() -> None:

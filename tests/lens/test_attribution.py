@@ -151,7 +151,7 @@ def test_what_does_not_fit_is_refused() -> None:
         attribution(traced("vit"), label=3)
     with pytest.raises(ShapeError, match=r"place \[6, 6\] came, expected 0 to 5, or -1 for the last"):
         attribution(traced("gpt"), place=6)
-    with pytest.raises(SettingError, match="a ViT answers for the whole image; leave place out"):
+    with pytest.raises(SettingError, match="a ViT answers for the whole input; leave place out"):
         attribution(traced("vit"), place=0)
     with pytest.raises(UnknownNameError, match="MLP has no residual stream"):
         attribution(replace(traced("vit"), model=MLP()))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from glassformer.errors import ShapeError, UnknownNameError
+from glassformer.lens.attention_rollout import rolled
 from glassformer.lens.gradient_attention import averaged, gradient_attention, gradient_rollout
-from glassformer.lens.rollout import rolled
 from glassformer.lens.trace import trace
 
 from .small_models import CASES, MODELS, Small, score_weights, small, traced

@@ -15,7 +15,6 @@ import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from glassformer.models import Model
 from glassformer.models.model import Network
 from glassformer.models.summary import summarise
 from glassformer.native import build
@@ -71,4 +70,4 @@ def multiply_adds(model: Network) -> int:
     """Of the matrix products of a training step, for one sample."""
     parts = summarise(model).parts
     first = next(part.forward for part in parts if part.forward)
-    return sum(part.forward + part.backward for part in parts) - (first if isinstance(model, Model) else 0)
+    return sum(part.forward + part.backward for part in parts) - (first if model.input.reads == "images" else 0)

@@ -96,8 +96,8 @@ def texts_of(run: "Run", words: Sequence[str]) -> tuple[str, str | None]:
 
 
 def rolled_up(model: Any, maps: dict[str, Any], gradient: bool) -> Any:
+    from glassformer.lens.attention_rollout import rolled
     from glassformer.lens.gradient_attention import averaged, fetched
-    from glassformer.lens.rollout import rolled
 
     return fetched(rolled(model, averaged(maps), s=1)) if gradient else rolled(model, averaged(maps), s=0.5)
 

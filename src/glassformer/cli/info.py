@@ -62,10 +62,9 @@ def changed(model: "Network", changes: list[str]) -> "Network":
 def note_vocabulary(recipe: "Recipe", model: "Network") -> None:
     """A preset takes its symbols from the data it will meet: until then the sizes are those of a guess."""
     from glassformer.models.text import Text
-    from glassformer.train.resolve import text_of
 
-    text = text_of(model)
-    if recipe.tokeniser and text and text.vocabulary == Text().vocabulary:
+    text: Any = model.input
+    if recipe.tokeniser and text.reads == Text.reads and text.vocabulary == Text().vocabulary:
         typer.echo(
             f"note: how many symbols there are is up to the data; {text.vocabulary:,} are assumed: "
             "--set text.vocabulary=100",
@@ -94,9 +93,8 @@ def find_recipe(name: str) -> "Recipe":
 def about_native(what: str | None, batch: int | None, changes: list[str], *, c: bool, plan: bool) -> dict[str, Any]:
     """What the native engine makes of a model: the C itself, and the buffers."""
     from glassformer.errors import EngineError
-    from glassformer.models.model import Model
     from glassformer.native.engine import samples_at_once
-    from glassformer.native.layers import plan_for
+    from glassformer.native.lower import plan_for
     from glassformer.native.write import source_of
     from glassformer.train.run_folder import RunFolder
 
@@ -104,12 +102,10 @@ def about_native(what: str | None, batch: int | None, changes: list[str], *, c: 
         raise typer.BadParameter("--c and --plan are about a model: name one, a preset or a run", param_hint="WHAT")
     recipe = RunFolder(Path(what)).recipe() if Path(what).is_dir() else find_recipe(what)
     model = changed(recipe.model, changes)
-    if not isinstance(model, Model):
-        raise EngineError(
-            f"{what}: the native engine has C for models of images, and {type(model).__name__} reads none; leave out "
-            "--c and --plan"
-        )
-    samples, rewrites = samples_at_once(model, batch or recipe.training.batch), recipe.engine.rewrites
+    try:
+        samples, rewrites = samples_at_once(model, batch or recipe.training.batch), recipe.engine.rewrites
+    except EngineError as error:
+        raise EngineError(f"{what}: {error}; leave out --c and --plan") from None
     about: dict[str, Any] = {"model": repr(model), "samples": samples}
     if c:
         about["source"] = source_of(model, samples, rewrites=rewrites)
@@ -125,7 +121,7 @@ def placed(plan: "Plan") -> dict[str, Any]:
     from glassformer.native.write import LANES
 
     arena = place(plan, LANES)
-    calls = [call.kernel for call in (*plan.forward, *plan.backward)]
+    calls = [call.kernel for call in plan.calls]
     buffers = [
         {
             "name": buffer.name,

@@ -23,13 +23,12 @@ class Given(NamedTuple):
 def predict_texts(run: "Run", words: list[str]) -> tuple[dict[str, Any], str]:
     """The result, and the same for people."""
     from glassformer.errors import DataError
-    from glassformer.train.tasks import TASK_NAMES
 
     given = [one for word in words for one in read(run, word)]
     if not given:
         raise DataError(f"{' '.join(words)}: no line with anything in it came; expected one or more")
     answers = run.answer([one.text for one in given])
-    task = TASK_NAMES[type(run.recipe.task)]
+    task = run.recipe.task.name
     rows = [as_plain(*both) for both in zip(given, answers, strict=True)]
     result = {"run": str(run.path), "task": task, "answers": rows}
     return result, "\n".join(as_lines(given, answers))

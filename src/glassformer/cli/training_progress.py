@@ -90,9 +90,5 @@ class TrainingProgress(Listener):
 
 def what(recipe: "Recipe") -> str:
     """What its samples are."""
-    from glassformer.models.model import Model
-    from glassformer.train.resolve import text_of
-
-    if isinstance(recipe.model, Model):
-        return "images"
-    return "rows" if text_of(recipe.model) is None else "sequences"
+    reads = recipe.model.input.reads
+    return {"rows of numbers": "rows", "texts": "sequences"}.get(reads, reads)

@@ -51,7 +51,7 @@ class BeamSearch:
         Where the model's table is filled up, only the first `symbols` of its scores count.
         """
         at_least("beam search", 1, length=length)
-        vocabulary: int = symbols or decoder.model.text.vocabulary
+        vocabulary: int = symbols or decoder.model.input.vocabulary
         if 2 * self.beams > vocabulary:
             raise SettingError(
                 f"beam search: {self.beams} beams are too many for {vocabulary} symbols; {vocabulary // 2} at most"

@@ -17,9 +17,9 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import SettingError, at_least
 from glassformer.generate.beam import BeamSearch
 from glassformer.generate.decoder import Decoder, as_array
+from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.generate.prompts import Prompt, to_answer, to_continue
 from glassformer.generate.sampling import Sampling
-from glassformer.generate.t5 import T5Decoder
 from glassformer.generate.text_stream import UntilStop, WholeCharacters
 
 Say = Callable[[str], None]
@@ -43,7 +43,7 @@ def continue_text(
 
 
 def answer_text(
-    decoder: T5Decoder,
+    decoder: JaxDecoder,
     tokeniser: Tokeniser,
     prompts: Sequence[str],
     *,
@@ -59,7 +59,7 @@ def answer_text(
 
 
 def best_answers(
-    decoder: T5Decoder,
+    decoder: JaxDecoder,
     tokeniser: Tokeniser,
     prompts: Sequence[str],
     *,

@@ -21,7 +21,7 @@ from glassformer.train.engines import choose
 from glassformer.train.loop import split
 from glassformer.train.nan_report import all_finite
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import load_for, reads, resolved, text_of
+from glassformer.train.resolve import load_for, resolved
 from glassformer.train.rng import make_order
 from glassformer.train.warm_start import warm_start
 
@@ -30,9 +30,9 @@ _loaded: dict[Any, Dataset] = {}
 
 def loaded(recipe: Recipe) -> Dataset:
     """Once in each process. What texts become depends on the task, the tokeniser, and how much a model reads."""
-    text = text_of(recipe.model)
-    context = None if text is None else text.context
-    form = (recipe.data, reads(type(recipe.model)), recipe.task, recipe.tokeniser, recipe.start, context)
+    given = recipe.model.input
+    context = getattr(given, "context", None)
+    form = (recipe.data, given.reads, recipe.task, recipe.tokeniser, recipe.start, context)
     if form not in _loaded:
         _loaded[form] = load_for(recipe, recipe.data)
     return _loaded[form]

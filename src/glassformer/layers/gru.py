@@ -1,28 +1,30 @@
 """GRU: a recurrent layer whose gates mix the old state with a new one. The result is the state after each token.
 
-forward    from_x = x @ w_x + b_x      from_h = h_before @ w_h + b_h, for r, z and n side by side      for t = 0, 1, …
-           r = sigmoid(from_x_r + from_h_r)      z = sigmoid(from_x_z + from_h_z)
-           n = tanh(from_x_n + r * m)            m = from_h_n      h = (1 - z) * n + z * h_before
-backward   dh = dy + dh_later          dn = dh * (1 - z)          dz = dh * (h_before - n)             for t = …, 1, 0
-           dpre_n = dn * (1 - n^2)     dm = dpre_n * r            dr = dpre_n * m
-           dpre_r = dr * r (1 - r)     dpre_z = dz * z (1 - z)
-           dfrom_x = (dpre_r, dpre_z, dpre_n)                     dfrom_h = (dpre_r, dpre_z, dm)
-           dh_later = dh * z + dfrom_h @ w_h^T, handed to the time before
-           dx = dfrom_x @ w_x^T        dw_x = x^T @ dfrom_x       dw_h = h_before^T @ dfrom_h
-           db_x = sum of dfrom_x       db_h = sum of dfrom_h
+forward    from_x = x @ w_x + b_x                     from_h = before(h) @ w_h + b_h
+           r = sigmoid(from_x[0] + from_h[0])         z = sigmoid(from_x[1] + from_h[1])
+           m = from_h[2]                              n = tanh(from_x[2] + r * m)
+           h = (1 - z) * n + z * before(h)
+backward   dh = dy + later(dh * z + sum_heads(dfrom_h @ w_h^T))
+           dn = dh * (1 - z)        dz = dh * (before(h) - n)
+           dpre = dn * (1 - n^2)    dm = dpre * r      dr = dpre * m
+           dfrom_x = stack(dr * r * (1 - r), dz * z * (1 - z), dpre)
+           dfrom_h = stack(dr * r * (1 - r), dz * z * (1 - z), dm)
+           dx = sum_heads(dfrom_x @ w_x^T)      dw_x = x^T @ dfrom_x      dw_h = before(h)^T @ dfrom_h
+           db_x = sum_tokens(dfrom_x)           db_h = sum_tokens(dfrom_h)
 
-The reset gate r is applied after the projection of the state, its bias included, as in torch.nn.GRU (and cuDNN), so
-that their weights fit. The first h_before is 0.
+Three gates stand side by side in from_x and from_h: r, z, n. The reset gate r is applied after the projection of the
+state, its bias included, as in torch.nn.GRU (and cuDNN), so that their weights fit. Before the first token h is 0.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from glassformer.errors import at_least, expect
-from glassformer.layers.gates import joined, project_gates, project_gates_backward, uniform
+from glassformer.layers.gates import State, joined, project_gates, project_gates_backward, uniform, zero_state
 from glassformer.layers.over_time import one_earlier, over_time
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
@@ -49,6 +51,8 @@ class GRU:
     inputs: int  # I
     outputs: int  # O
     bias: bool = True
+    axes: ClassVar = {"from_x": "B T 3 O", "from_h": "B T 3 O"}
+    gates: ClassVar = ("r", "z", "n")
 
     def __post_init__(self) -> None:
         at_least("gru", 1, inputs=self.inputs, outputs=self.outputs)
@@ -67,19 +71,28 @@ class GRU:
         x = tag("x", x)
         # of all times at once: it does not depend on the state
         from_x = tag("from_x", project_gates(x, params.w_x, params.b_x))
-
-        def step(h_before, from_x):
-            from_h = tag("from_h", project_gates(h_before, params.w_h, params.b_h))
-            r = tag("r", jax.nn.sigmoid(from_x[:, 0] + from_h[:, 0]))
-            z = tag("z", jax.nn.sigmoid(from_x[:, 1] + from_h[:, 1]))
-            m = tag("m", from_h[:, 2])
-            n = tag("n", jnp.tanh(from_x[:, 2] + r * m))
-            h = tag("h", (1 - z) * n + z * h_before)
-            return h, {"r": r, "z": z, "m": m, "n": n, "h": h}
-
-        seen = over_time(step, jnp.zeros_like(from_x[:, 0, 0]), from_x)
-        cache = Cache(x=x, r=seen["r"], z=seen["z"], m=seen["m"], n=seen["n"], h=seen["h"])
+        values = over_time(partial(self.advance, params), self.start_state(len(x), from_x.dtype), from_x)
+        cache = Cache(x=x, **{name: values[name] for name in Cache._fields if name != "x"})
         return cache.h, cache
+
+    def start_state(self, batch: int, dtype: Any = None) -> State:
+        return zero_state(batch, self.outputs, dtype)
+
+    def step(self, params: Params, before: State, x: Float[Array, "B I"]) -> State:
+        """One token: the state before it -> the state after it."""
+        return self.advance(params, before, project_gates(x, params.w_x, params.b_x))[0]
+
+    def advance(
+        self, params: Params, before: State, from_x: Float[Array, "B 3 O"]
+    ) -> tuple[State, dict[str, Float[Array, "B O"]]]:
+        """One token whose projection is known already: the state after it, and the values that were made."""
+        from_h = tag("from_h", project_gates(before.h, params.w_h, params.b_h))
+        r = tag("r", jax.nn.sigmoid(from_x[:, 0] + from_h[:, 0]))
+        z = tag("z", jax.nn.sigmoid(from_x[:, 1] + from_h[:, 1]))
+        m = tag("m", from_h[:, 2])
+        n = tag("n", jnp.tanh(from_x[:, 2] + r * m))
+        h = tag("h", (1 - z) * n + z * before.h)
+        return State(h=h), {"r": r, "z": z, "m": m, "n": n, "h": h}
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T O"]) -> tuple[Float[Array, "B T I"], Params]:
         def step(dh_later, now):

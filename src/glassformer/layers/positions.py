@@ -1,7 +1,7 @@
 """Positions: add a table to the tokens that says where each one stands. Attention alone does not see order.
 
-forward    y[b, t] = x[b, t] + pos[t]
-backward   dx = dy      dpos = dy summed over the batch
+forward    y = x + rows(pos, T)
+backward   dx = dy      dpos = fill(dy, M)
 
 The starts below say how the table begins. It is then trained like any weight or, with `trained=False`, stays so.
 """
@@ -15,9 +15,11 @@ import jax.numpy as jnp
 from glassformer.errors import SettingError, ShapeError, expect
 from glassformer.layers.linear import xavier
 from glassformer.names import tag
+from glassformer.registry import register
 from glassformer.shapes import Array, Float, Key
 
 
+@register.part("uniform")
 @dataclass(frozen=True)
 class Uniform:
     """Every entry uniform in ±limit."""
@@ -28,6 +30,7 @@ class Uniform:
         return jax.random.uniform(drawn_with(key), (tokens, width), minval=-self.limit, maxval=self.limit)
 
 
+@register.part("xavier")
 @dataclass(frozen=True)
 class Xavier:
     """Uniform in ±sqrt(6 / (tokens + width)), as if the table were a weight matrix."""
@@ -36,6 +39,7 @@ class Xavier:
         return xavier(drawn_with(key), tokens, width)
 
 
+@register.part("zero")
 @dataclass(frozen=True)
 class Zero:
     """All zeros: the model has to learn every position from nothing."""
@@ -44,6 +48,7 @@ class Zero:
         return jnp.zeros((tokens, width))
 
 
+@register.part("sinusoidal")
 @dataclass(frozen=True)
 class Sinusoidal:
     """Waves of falling frequency: sine at even i, cosine at odd i, of the angle t / 10000^(2*floor(i/2)/C)."""
@@ -52,6 +57,7 @@ class Sinusoidal:
         return waves(jnp.arange(tokens), width)
 
 
+@register.part("grid-sinusoidal")
 @dataclass(frozen=True)
 class GridSinusoidal:
     """For image patches: half of the width carries the waves of the row, the other half those of the column.
@@ -102,6 +108,11 @@ class Positions:
     start: Start = Uniform(0.1)
     trained: bool = True
 
+    @property
+    def pos(self) -> Float[Array, "M C"]:
+        """The table where it is fixed."""
+        return self.start.table(None, self.tokens, self.width)
+
     def init(self, key: Key) -> Params:
         return Params(pos=self.start.table(key, self.tokens, self.width) if self.trained else None)
 
@@ -112,7 +123,7 @@ class Positions:
             raise ShapeError(f"positions: {came} tokens came, the table has {self.tokens}; make it with tokens={came}")
         pos = params.pos
         if pos is None:
-            pos = self.start.table(None, self.tokens, self.width).astype(x.dtype)
+            pos = self.pos.astype(x.dtype)
         y = tag("y", x + pos[:came])
         return y, None
 

@@ -1,22 +1,22 @@
 """Recurrent layer: a hidden state reads the tokens one by one. The result is the state after each token.
 
-forward    h = tanh(pre)                     pre = x @ w_x + b_x + h_before @ w_h + b_h         for t = 0, 1, …
-backward   dh = dy + dh_later                dpre = dh * (1 - h^2)                              for t = …, 1, 0
-           dh_later = dpre @ w_h^T, handed to the time before
-           dx = dpre @ w_x^T      dw_x = x^T @ dpre      dw_h = h_before^T @ dpre      db_x = db_h = sum of dpre
+forward    pre = x @ w_x + b_x + before(h) @ w_h + b_h      h = tanh(pre)
+backward   dh = dy + later(dpre @ w_h^T)      dpre = dh * (1 - h^2)      dx = dpre @ w_x^T
+           dw_x = x^T @ dpre      dw_h = before(h)^T @ dpre      db_x = sum_tokens(dpre)      db_h = sum_tokens(dpre)
 
-A state was used twice, as a result and by the next time, so its gradient is the sum of both. The first h_before is 0.
-As torch.nn.RNN with tanh, both biases included, so that its weights fit.
+A state was used twice, as a result and by the next time, so its gradient is the sum of both. Before the first token h
+is 0. As torch.nn.RNN with tanh, both biases included, so that its weights fit.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from glassformer.errors import at_least, expect
-from glassformer.layers.gates import uniform
+from glassformer.layers.gates import State, uniform, zero_state
 from glassformer.layers.linear import project, project_backward
 from glassformer.layers.over_time import one_earlier, over_time
 from glassformer.names import tag
@@ -40,6 +40,7 @@ class RNN:
     inputs: int  # I
     outputs: int  # O
     bias: bool = True
+    axes: ClassVar = {"pre": "B T O"}
 
     def __post_init__(self) -> None:
         at_least("rnn", 1, inputs=self.inputs, outputs=self.outputs)
@@ -57,14 +58,23 @@ class RNN:
         expect("rnn", "width of the input", x.shape[-1], self.inputs)
         x = tag("x", x)
         from_x = project(x, params.w_x, params.b_x)  # of all times at once: it does not depend on the state
-
-        def step(h_before, from_x):
-            pre = tag("pre", from_x + project(h_before, params.w_h, params.b_h))
-            h = tag("h", jnp.tanh(pre))
-            return h, {"h": h}
-
-        h = over_time(step, jnp.zeros_like(from_x[:, 0]), from_x)["h"]
+        h = over_time(partial(self.advance, params), self.start_state(len(x), from_x.dtype), from_x)["h"]
         return h, Cache(x=x, h=h)
+
+    def start_state(self, batch: int, dtype: Any = None) -> State:
+        return zero_state(batch, self.outputs, dtype)
+
+    def step(self, params: Params, before: State, x: Float[Array, "B I"]) -> State:
+        """One token: the state before it -> the state after it."""
+        return self.advance(params, before, project(x, params.w_x, params.b_x))[0]
+
+    def advance(
+        self, params: Params, before: State, from_x: Float[Array, "B O"]
+    ) -> tuple[State, dict[str, Float[Array, "B O"]]]:
+        """One token whose projection is known already: the state after it, and the values that were made."""
+        pre = tag("pre", from_x + project(before.h, params.w_h, params.b_h))
+        h = tag("h", jnp.tanh(pre))
+        return State(h=h), {"h": h}
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T O"]) -> tuple[Float[Array, "B T I"], Params]:
         def step(dh_later, now):

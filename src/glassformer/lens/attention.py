@@ -1,7 +1,7 @@
 """Attention of any model: who looks at whom in each block and head. And over an image: as panels, and as a picture.
 
 The numbers come from the model's own forward, so they are those that made its answer. Abnar & Zuidema, 2020 (rollout).
-Over a text: token_maps.py. Through an encoder and a decoder: rollout.py.
+Over a text: token_maps.py. Through an encoder and a decoder: attention_rollout.py.
 """
 
 import io
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
+from glassformer.layers import Patches
 from glassformer.lens.attention_kind import is_pattern, kind_of
 from glassformer.lens.maps import AttentionMaps
-from glassformer.models import PatchAttention, PatchBlock, ViT
-from glassformer.models.model import Model, Network
+from glassformer.models.model import Network
 from glassformer.names import recording, visiting
+from glassformer.structure import structure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,14 +63,14 @@ def rollout(maps: Mapping[str, np.ndarray]) -> np.ndarray:
     A_l = A_l / its row sums                          1 already, but for rounding
     R   = A_L @ … @ A_2 @ A_1                         rows are output tokens, columns input tokens
 
-    Of one stack of blocks; through an encoder and a decoder: rollout.py.
+    Of one stack of blocks; through an encoder and a decoder: attention_rollout.py.
     """
     product = None
     stacks = {(name.partition(".")[0], kind_of(None, name)) for name in maps}
     if len(stacks) > 1:
         raise ShapeError(
             f"rollout: maps of {len(stacks)} stacks came ({', '.join(maps)}), expected those of one; "
-            "rolled() of glassformer.lens.rollout goes through an encoder and a decoder"
+            "rolled() of glassformer.lens.attention_rollout goes through an encoder and a decoder"
         )
     for pattern in maps.values():
         mixed = pattern.mean(axis=1, dtype=np.float64) + np.eye(pattern.shape[-1])
@@ -99,7 +100,7 @@ class Panel:
         return replace(self, shares=self.shares / total, class_share=class_share)
 
 
-def panels(model: Model, maps: Mapping[str, np.ndarray], query: Query = "mean") -> list[list[Panel]]:
+def panels(model: Network, maps: Mapping[str, np.ndarray], query: Query = "mean") -> list[list[Panel]]:
     """One row per block, one panel per head, of the first image of the batch."""
     return [
         [panel(model, name, f"block {b} · head {h}", h, pattern[0, h], query) for h in range(pattern.shape[1])]
@@ -116,11 +117,11 @@ def chosen(blocks: list[list[Panel]], block: int | None, head: int | None) -> li
     return rows if head is None else [[row[head]] for row in rows]
 
 
-def rollout_panel(model: Model, maps: Mapping[str, np.ndarray], query: Query = "mean") -> Panel:
+def rollout_panel(model: Network, maps: Mapping[str, np.ndarray], query: Query = "mean") -> Panel:
     return panel(model, "rollout", "rollout over all blocks", None, rollout(maps)[0], query)
 
 
-def panel(model: Model, name: str, title: str, head: int | None, pattern: np.ndarray, query: Query) -> Panel:
+def panel(model: Network, name: str, title: str, head: int | None, pattern: np.ndarray, query: Query) -> Panel:
     """The row of the pattern (T, T) that belongs to the query, laid out over the image."""
     rows, columns = patch_grid(model)
     first = pattern.shape[-1] - rows * columns  # 1 where a class token stands in front
@@ -140,11 +141,12 @@ def panel(model: Model, name: str, title: str, head: int | None, pattern: np.nda
     return Panel(name=name, title=title, head=head, shares=shares, class_share=class_share)
 
 
-def patch_grid(model: Model) -> tuple[int, int]:
+def patch_grid(model: Network) -> tuple[int, int]:
     """Rows and columns of patches, the tokens of an image model with attention."""
-    if not isinstance(model, ViT | PatchAttention | PatchBlock):
-        raise UnknownNameError(f"{type(model).__name__} does not cut images into patches")
-    return model.patches.grid
+    for node in structure(model).walk():
+        if isinstance(node.layer, Patches):
+            return node.layer.grid
+    raise UnknownNameError(f"{type(model).__name__} does not cut images into patches")
 
 
 def picture(

@@ -23,12 +23,25 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
-from glassformer.lens.residual_stream import stream_of
+from glassformer.layers import (
+    ClassToken,
+    FeedForward,
+    FirstToken,
+    GatedFeedForward,
+    LayerNorm,
+    Linear,
+    MeanPool,
+    Positions,
+    RMSNorm,
+    TiedHead,
+)
+from glassformer.lens.residual_stream import is_idle, maker_of, stream_of, value_into
 from glassformer.lens.trace import Trace
-from glassformer.models import BERT, GPT, T5, BERTFor, ViT
+from glassformer.structure import Node, Sum, Value, structure
 from glassformer.tables import html_table, text_table
 
 SHOWN = 12  # parts in a table
+NORMS, POOLS, HEADS = (LayerNorm, RMSNorm), (MeanPool, FirstToken), (Linear, TiedHead)  # the linear way out
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,45 +123,61 @@ def attribution(trace: Trace, *, label: Any = None, place: Any = None) -> Attrib
     >>> [part.title for part in found.parts][:4]
     ['patch.y', 'positions.pos', 'blocks.0.attn.z · head 0', 'blocks.0.attn.b_o']
     """
-    must_apply(trace)
+    head = must_apply(trace)
     logits = np.asarray(trace.logits, np.float64)
-    share, place = shares(trace, logits, place)
+    share, place = shares(trace, place)
     here = logits if place is None else logits[np.arange(len(logits)), place]
     label = chosen(here, label)
-    w, b = column(trace, label)
+    w, b = column(trace, head, label)
     direction, constant = reading(trace, share, w)
     parts = [
         *beginnings(trace, direction),
         *branches(trace, direction),
         *([] if constant is None else [constant]),
-        *([] if b is None else [Part("head.b", None, b)]),
+        *([] if b is None else [b]),
     ]
     return Attribution(label, place, here[np.arange(len(here)), label], tuple(parts))
 
 
-def must_apply(trace: Trace) -> None:
-    model = trace.model
-    if isinstance(model, BERT | BERTFor):
+def must_apply(trace: Trace) -> Node:
+    """The head, where the answer is a sum over what was written into the stream."""
+    stream, model = stream_of(trace.model), type(trace.model).__name__
+    if stream.norm is None:
         raise SettingError(
-            f"attribution: {type(model).__name__} is post-norm: every block ends in a norm of the whole stream, so "
+            f"attribution: {model} is post-norm: every block ends in a norm of the whole stream, so "
             "what a head adds is rescaled and mixed again and again and is no summand of the logit; "
             "gradient x attention and ablation apply to it"
         )
-    if not isinstance(model, ViT | GPT | T5):
-        stream_of(model)
+    *between, head = behind(trace)
+    for node, known in ((stream.norm, NORMS), *((node, POOLS) for node in between), (head, HEADS)):
+        if not isinstance(node.layer, known):
+            raise SettingError(
+                f"attribution: {node.name} of {model} is a {type(node.layer).__name__}, through which a logit is no "
+                "sum over what was written into the stream; gradient x attention and ablation apply to it"
+            )
     dropped = next((name for name in trace.values if name.endswith(".keep")), None)
     if dropped is not None:
         raise SettingError(f"attribution: the trace was made with dropout ({dropped}); trace it without a key")
+    return head
 
 
-def shares(trace: Trace, logits: np.ndarray, place: Any) -> tuple[np.ndarray, np.ndarray | None]:
+def behind(trace: Trace) -> list[Node]:
+    """The layers behind the last norm: a pool, where there is one, and the head."""
+    norm, parts = norm_of(trace), [*structure(trace.model).flat()]
+    return [part for part in parts[parts.index(norm) + 1 :] if isinstance(part, Node) and not is_idle(part)]
+
+
+def shares(trace: Trace, place: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """How much each token counts in the answer (B, T), and the place asked about."""
-    model = trace.model
-    B, T = trace[f"{norm_of(trace)}.y"].shape[:2]
-    if isinstance(model, ViT):
+    B, T = trace[f"{norm_of(trace).name}.y"].shape[:2]
+    pool = next((node.layer for node in behind(trace) if isinstance(node.layer, POOLS)), None)
+    if pool is not None:
         if place is not None:
-            raise SettingError("attribution: a ViT answers for the whole image; leave place out, and see Part.at")
-        share = np.eye(T)[0] if model.with_class_token else np.full(T, 1 / T)
+            raise SettingError(
+                f"attribution: a {type(trace.model).__name__} answers for the whole input; leave place out, and see "
+                "Part.at"
+            )
+        share = np.eye(T)[0] if isinstance(pool, FirstToken) else np.full(T, 1 / T)
         return np.broadcast_to(share, (B, T)), None
     place = np.broadcast_to(np.asarray(-1 if place is None else place), (B,))
     if place.min() < -T or place.max() >= T:
@@ -166,56 +195,74 @@ def chosen(logits: np.ndarray, label: Any) -> np.ndarray:
     return label
 
 
-def column(trace: Trace, label: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """What the head weighs the normed stream with (B, C), and its bias (B,)."""
-    model = trace.model
-    if isinstance(model, ViT):
-        return wide(trace, "head.w").T[label], wide(trace, "head.b")[label]
-    table = "head.emb" if "head.emb" in trace.params else "embed.emb"
-    return np.asarray(trace.params[table], np.float64)[label] * model.head.scale, None  # pyright: ignore
+def column(trace: Trace, head: Node, label: np.ndarray) -> tuple[np.ndarray, Part | None]:
+    """What the head weighs the normed stream with (B, C), and its bias."""
+    if isinstance(head.layer, TiedHead):
+        w = np.asarray(trace.params[head.x.emb.param], np.float64)[label] * head.layer.scale
+    else:
+        w = wide(trace, f"{head.name}.w").T[label]
+    b = f"{head.name}.b"
+    return w, Part(b, None, wide(trace, b)[label]) if b in trace.params else None
 
 
 def reading(trace: Trace, share: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, Part | None]:
     """What the stream is weighed with (B, T, C), and what the norm's bias adds."""
     norm = norm_of(trace)
-    weighed = wide(trace, f"{norm}.gain") * w
-    if f"{norm}.rms_inv" in trace.values:
-        return (share[..., None] * wide(trace, f"{norm}.rms_inv")) * weighed[:, None], None
+    weighed = wide(trace, f"{norm.name}.gain") * w
+    if isinstance(norm.layer, RMSNorm):
+        return (share[..., None] * wide(trace, f"{norm.name}.rms_inv")) * weighed[:, None], None
     centred = weighed - weighed.mean(axis=-1, keepdims=True)
-    at = share * (w @ wide(trace, f"{norm}.bias"))[:, None]
-    direction = (share[..., None] * wide(trace, f"{norm}.std_inv")) * centred[:, None]
-    return direction, Part(f"{norm}.bias", None, at.sum(axis=1), at)
+    at = share * (w @ wide(trace, f"{norm.name}.bias"))[:, None]
+    direction = (share[..., None] * wide(trace, f"{norm.name}.std_inv")) * centred[:, None]
+    return direction, Part(f"{norm.name}.bias", None, at.sum(axis=1), at)
 
 
 def beginnings(trace: Trace, direction: np.ndarray) -> Iterator[Part]:
     """What goes into the first block."""
-    if isinstance(trace.model, T5):
-        yield written("embed_target.y", wide(trace, "embed_target.y"), direction)
-        return
-    name = "patch.y" if isinstance(trace.model, ViT) else "embed.y"
-    tokens = before = wide(trace, name)
-    if "class_token.y" in trace.values:
-        before = wide(trace, "class_token.y")
-        in_front = np.zeros_like(before)
-        in_front[:, 0] = before[:, 0]
-        yield written("class_token.token", in_front, direction)
-        tokens = before - in_front
-    yield written(name, tokens, direction)
-    if "positions.y" in trace.values:
-        yield written("positions.pos", wide(trace, "positions.y") - before, direction)
+    stream = value_into(stream_of(trace.model).blocks[0])
+    return summands(trace, stream, wide(trace, stream.names[0]), direction)
+
+
+def summands(trace: Trace, value: Value, array: np.ndarray, direction: np.ndarray) -> Iterator[Part]:
+    """What a value was added up from, back to the layers that made it."""
+    maker = maker_of(trace.model, value)
+    if isinstance(maker, Sum):
+        for part in (maker.a, maker.b):
+            yield from summands(trace, part, wide(trace, part.names[0]), direction)
+    elif maker is not None and isinstance(maker.layer, Positions):
+        before = wide(trace, maker.x.names[0])
+        yield from summands(trace, maker.x, before, direction)
+        yield written(f"{maker.name}.pos", array - before, direction)
+    elif maker is not None and isinstance(maker.layer, ClassToken):
+        in_front = np.zeros_like(array)
+        in_front[:, 0] = array[:, 0]
+        yield written(f"{maker.name}.token", in_front, direction)
+        yield written(maker.x.names[0], array - in_front, direction)
+    else:
+        yield written(value.names[0], array, direction)
 
 
 def branches(trace: Trace, direction: np.ndarray) -> Iterator[Part]:
     """What the blocks add, branch by branch."""
-    stream = stream_of(trace.model)
-    for block in (f"{stream.blocks}.{i}" for i in range(stream.depth)):
-        for attention in ("attn", "cross"):
-            if f"{block}.{attention}.z" in trace.values:
-                yield from heads(trace, f"{block}.{attention}", direction)
-        onto_hidden = direction @ wide(trace, f"{block}.ff.w_down").T
-        at = (wide(trace, f"{block}.ff.hidden") * onto_hidden).sum(axis=-1)
-        yield Part(f"{block}.ff.hidden", None, at.sum(axis=1), at)
-        yield from bias(trace, f"{block}.ff.b_down", direction)
+    for block in stream_of(trace.model).blocks:
+        for part in block.parts:
+            if isinstance(part, Sum):
+                yield from branch(trace, block, part.b, direction)
+
+
+def branch(trace: Trace, block: Node, value: Value, direction: np.ndarray) -> Iterator[Part]:
+    """What one branch adds: by its heads, by its hidden units, or as a whole."""
+    made = [node for node in block.walk() if node.y is value and not is_idle(node)]
+    name = made[0].name
+    if f"{name}.z" in trace.values and f"{name}.w_o" in trace.params:
+        yield from heads(trace, name, direction)
+    elif isinstance(made[0].layer, FeedForward | GatedFeedForward):
+        onto_hidden = direction @ wide(trace, f"{name}.w_down").T
+        at = (wide(trace, f"{name}.hidden") * onto_hidden).sum(axis=-1)
+        yield Part(f"{name}.hidden", None, at.sum(axis=1), at)
+        yield from bias(trace, f"{name}.b_down", direction)
+    else:
+        yield written(value.names[0], wide(trace, value.names[0]), direction)
 
 
 def heads(trace: Trace, attention: str, direction: np.ndarray) -> Iterator[Part]:
@@ -240,8 +287,10 @@ def written(name: str, values: np.ndarray, direction: np.ndarray) -> Part:
     return Part(name, None, at.sum(axis=1), at)
 
 
-def norm_of(trace: Trace) -> str:
-    return stream_of(trace.model).norm or ""
+def norm_of(trace: Trace) -> Node:
+    norm = stream_of(trace.model).norm
+    assert norm is not None  # must_apply has refused the others
+    return norm
 
 
 def wide(trace: Trace, name: str) -> np.ndarray:

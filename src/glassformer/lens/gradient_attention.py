@@ -2,7 +2,7 @@
 
 relevance = relu(pattern * dpattern)      for each block and head; dpattern is the gradient of the answer's score
 A         = the mean of it over the heads
-rollout   R = R + A @ R, block after block (rollout.py with s = 1)
+rollout   R = R + A @ R, block after block (attention_rollout.py with s = 1)
 
 `dpattern` alone says what would change if a query looked more at a source; times `pattern`, what looking there does
 now. What speaks against the answer is left out. The score is what the trace's `dy` chose: onehot(class) of the logits.
@@ -16,8 +16,8 @@ import numpy as np
 
 from glassformer.errors import UnknownNameError
 from glassformer.lens.attention_kind import Kind, is_pattern
+from glassformer.lens.attention_rollout import rolled
 from glassformer.lens.maps import AttentionMaps
-from glassformer.lens.rollout import rolled
 from glassformer.lens.trace import Trace
 from glassformer.names import gradient_name
 

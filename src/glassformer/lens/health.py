@@ -19,10 +19,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from glassformer.layers import Positions
 from glassformer.lens.attention_kind import is_pattern, kind_of
-from glassformer.lens.residual_stream import Stream, streams_of
+from glassformer.lens.residual_stream import maker_of, streams_of
 from glassformer.lens.trace import Trace
-from glassformer.models import BERT, GPT, T5, BERTFor, ViT
+from glassformer.names import gradient_name
+from glassformer.structure import Node, Sum, Value, structure
 
 Measure = Literal["dead units", "entropy", "saturation", "positions", "gradient/weight", "across blocks", "not finite"]
 
@@ -164,8 +166,14 @@ def real_tokens(name: str, units: np.ndarray, patterns: list[Seen]) -> np.ndarra
 
 
 def positions(trace: Trace) -> Iterator[Finding]:
-    added_to, name = position_names(trace.model)
-    if not all(part in trace.values for part in (*added_to, name)):  # rotary, relative or none
+    for node in structure(trace.model).walk():
+        if isinstance(node.layer, Positions):
+            yield from added_positions(trace, node)
+
+
+def added_positions(trace: Trace, node: Node) -> Iterator[Finding]:
+    added_to, name = names_of_summands(trace.model, node.x), f"{node.name}.y"
+    if not all(part in trace.values for part in (*added_to, name)):
         return
     tokens = np.sum([trace[part].astype(np.float64) for part in added_to], axis=0)
     strength = norm(trace[name] - tokens)
@@ -178,30 +186,27 @@ def positions(trace: Trace) -> Iterator[Finding]:
     yield Finding("positions", name, ratio, text, alarming=not FAINT <= ratio <= LOUD)
 
 
-def position_names(model: Any) -> tuple[tuple[str, ...], str]:
-    """What positions are added to, and the sum."""
-    scope = "bert." if isinstance(model, BERTFor) else ""
-    if isinstance(model, BERT | BERTFor):
-        return (f"{scope}embed.y", f"{scope}segment.y"), f"{scope}positions.y"
-    if isinstance(model, GPT):
-        return ("embed.y",), "positions.y"
-    with_class = isinstance(model, ViT) and model.with_class_token
-    return ("class_token.y" if with_class else "patch.y",), "positions.y"
+def names_of_summands(model: Any, value: Value) -> tuple[str, ...]:
+    """A sum that carries no name is told by what was added up."""
+    maker = maker_of(model, value)
+    if value.names or not isinstance(maker, Sum):
+        return tuple(value.names[:1])
+    return (*names_of_summands(model, maker.a), *names_of_summands(model, maker.b))
 
 
 def across_blocks(trace: Trace) -> Iterator[Finding]:
     """How the gradient of the stream fares on its way back: behind the last block, and before each."""
-    if not trace.gradients or not isinstance(trace.model, ViT | GPT | BERT | BERTFor | T5):
+    if not trace.gradients:
         return
     for stream in streams_of(trace.model):
-        names = [*gradients_before(stream), gradient_behind(stream)]
+        names = [*map(gradient_name, stream.starts()), gradient_name(stream.ends()[-1])]
         if not all(name in trace.gradients for name in names):
             continue
         norms = [norm(trace[name]) for name in names]
         if norms[-1] == 0:
             continue
         ratio = norms[0] / norms[-1]
-        where = f"{called(stream.blocks)}, gradient from the last block back to the first"
+        where = f"{called(stream.name)}, gradient from the last block back to the first"
         text = f"{where}: {times(ratio)} as large"
         if ratio > GROWS or ratio < SHRINKS:
             steps = [norms[i] / norms[i + 1] if norms[i + 1] else 1.0 for i in range(len(norms) - 1)]
@@ -209,16 +214,6 @@ def across_blocks(trace: Trace) -> Iterator[Finding]:
             word = "it explodes" if ratio > GROWS else "it vanishes"
             text += f": {word}, most of all in block {worst} ({times(steps[worst])})"
         yield Finding("across blocks", names[0], ratio, text, alarming=not SHRINKS <= ratio <= GROWS)
-
-
-def gradients_before(stream: Stream) -> list[str]:
-    return [f"{stream.blocks}.{i}.d{stream.start}" for i in range(stream.depth)]
-
-
-def gradient_behind(stream: Stream) -> str:
-    """Pre-norm: of resid_post. Post-norm: what comes back into the norm that ends the last block."""
-    end = "dresid_post" if stream.norm else "norm2.dy"
-    return f"{stream.blocks}.{stream.depth - 1}.{end}"
 
 
 def gradient_to_weight(trace: Trace) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.errors import SettingError
 from glassformer.layers.contract import Layer
-from glassformer.lens.trace import Change, Trace, is_key, is_looped, must_have, prepared, run
+from glassformer.lens.trace import Change, Trace, is_key, must_have, prepared, run
 from glassformer.losses import CrossEntropy
 from glassformer.names import last_word
 from glassformer.shapes import Array
@@ -56,7 +56,7 @@ def patch(
     seen = now = go({})
     must_have(changes, seen.values)
     # one program serves every patch of this model: all values may be replaced in it, and most are not
-    replaceable = changes if is_looped(model) else seen.values
+    replaceable = [name for name in seen.values if name in changes or name not in seen.looped]
     places = {name: Change(np.False_, seen.values[name]) for name in replaceable if not is_key(seen.values[name])}
     for name in [name for name in seen.values if name in changes]:
         change = changes[name]

@@ -31,7 +31,7 @@ BY_HEAD = ("q", "k", "v", "z", "k_shared", "v_shared")
 
 def view(run: Run, trace_input: TraceInput) -> dict[str, Any]:
     """Trace one input forward and backward, and make the payload of it."""
-    loss = run.recipe.training.loss
+    loss = run.recipe.loss
     labels, weights = trace_input.labels, trace_input.weights
     traced = trace(
         run.model, run.params, trace_input.x, labels=labels, weights=weights, loss=loss, **trace_input.keywords
@@ -86,6 +86,7 @@ def payload(traced: Trace, trace_input: TraceInput, run: str = "", loss: Layer =
         "input": input_of(traced.model, trace_input),
         "sequences": {"tokens": list(trace_input.tokens), "memory": list(trace_input.memory)},
         "answer": answer_of(traced, trace_input),
+        "words": list(trace_input.words),  # of classes, or of symbols: along the axes K and V
         "attention": layers,
         "positions": next((name for name in weights if last_word(name) == "pos"), None),
         "steps": [asdict(step) for step in steps],

@@ -79,7 +79,7 @@ def token_maps(model: Any, maps: Mapping[str, np.ndarray], labels: Labels, sampl
 
 
 def rollout_maps(rolled: Mapping[Kind, np.ndarray], labels: Labels, sample: int = 0) -> list[TokenMap]:
-    """Of what rollout.py gives."""
+    """Of what attention_rollout.py gives."""
     return [
         TokenMap("rollout", kind, None, None, one[sample], *named(kind, labels, "rollout", one.shape[1:]))
         for kind, one in rolled.items()

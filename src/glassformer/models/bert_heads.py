@@ -7,7 +7,7 @@ MaskedHead   which token stood where the text was covered up
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from glassformer.layers import (
 )
 from glassformer.models.text import Activation
 from glassformer.names import at, tag
+from glassformer.registry import register
 from glassformer.shapes import Array, Float, Key
 
 
@@ -47,9 +48,15 @@ class ClassCache(NamedTuple):
     classify: linear.Cache
 
 
+@register.layer("class-head")
 @dataclass(frozen=True)
 class ClassHead:
-    """first token -> linear -> tanh (together: the pooler) -> linear -> logits"""
+    """Class head: first token -> linear -> tanh (together: the pooler) -> linear -> logits
+
+    forward    y = classify(drop(tanh(pool(first(x)))))
+    """
+
+    output_axis: ClassVar[str] = "classes"
 
     width: int  # C
     classes: int  # K
@@ -106,9 +113,15 @@ class TagCache(NamedTuple):
     classify: linear.Cache
 
 
+@register.layer("tag-head")
 @dataclass(frozen=True)
 class TagHead:
-    """every token -> linear -> logits"""
+    """Tag head: every token -> linear -> logits
+
+    forward    y = classify(drop(x))
+    """
+
+    output_axis: ClassVar[str] = "classes"
 
     width: int  # C
     classes: int  # K
@@ -148,10 +161,19 @@ class SpanCache(NamedTuple):
     score: linear.Cache
 
 
+@register.layer("span-head")
 @dataclass(frozen=True)
 class SpanHead:
-    """every token -> linear -> how well it would be the start, how well the end. The tokens are the classes:
-    spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels are (B, 2) places."""
+    """Span head: every token -> linear -> how well it would be the start, how well the end.
+
+    forward    spans = score(x)^T
+    backward   dx = score.backward(dspans^T)
+
+    The tokens are the classes: spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels
+    are (B, 2) places.
+    """
+
+    output_axis: ClassVar[str] = "places"
 
     width: int  # C
 
@@ -195,9 +217,15 @@ class MaskedCache(NamedTuple):
     decoder: tied_head.Cache
 
 
+@register.layer("masked-head")
 @dataclass(frozen=True)
 class MaskedHead:
-    """every token -> linear -> activation -> norm -> against each row of the embedding table, + bias -> logits"""
+    """Masked head: every token -> linear -> activation -> norm -> against each row of the embedding table -> logits
+
+    forward    y = decoder(norm(activation(transform(x))), emb)
+    """
+
+    output_axis: ClassVar[str] = "symbols"
 
     width: int  # C
     vocabulary: int  # V

@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data import ARRAYS, Dataset, Samples, make_dataset
+from glassformer.data import Dataset
 from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
-from glassformer.errors import DataError
 from glassformer.train.engines import choose
 from glassformer.train.loop import Listener, Loop, result, split
 from glassformer.train.many_seeds import train_seeds, with_seed
 from glassformer.train.presets import DEFAULT, preset
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import encoded, lasting_name, load_for, resolved
+from glassformer.train.resolve import encoded, from_arrays, lasting_name, load_for, resolved
 from glassformer.train.run import Run, load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import with_change
@@ -38,7 +37,7 @@ def fit(
 
     recipe      the name of a preset, or a Recipe
     data        a name or path as on the command line, a Dataset, Texts, or four arrays: train images, train labels,
-                test images, test labels (uint8 images); nothing: what the recipe names
+                test images, test labels (bytes or floats; for a model of tables rows); nothing: what the recipe names
     out         the run folder; nothing: a new folder under `runs/`
     start       a run to start from: its model, tokeniser and weights, and its recipe but for the settings given here
     settings    any setting of the recipe by keyword, two underscores for a dot: `training__epochs=3`
@@ -133,12 +132,7 @@ def as_dataset(data: Data, recipe: Recipe, tokeniser: Tokeniser | None = None) -
         return encoded(recipe, data, tokeniser)
     if isinstance(data, Dataset):
         return data
-    if len(data) != 4:
-        raise DataError(
-            f"fit: {len(data)} arrays came, expected four: train images, train labels, test images, test labels"
-        )
-    train_images, train_labels, test_images, test_labels = (np.asarray(array) for array in data)
-    return make_dataset(ARRAYS, Samples(train_images, train_labels), Samples(test_images, test_labels))
+    return from_arrays(recipe, data)
 
 
 def new_folder(name: str) -> Path:

@@ -15,7 +15,6 @@ from glassformer.train.nan_report import all_finite, explain
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
 from glassformer.train.run_folder import Progress, Row, RunFolder
-from glassformer.train.tasks import TASK_NAMES
 from glassformer.train.warm_start import warm_start
 
 STRETCH_SECONDS = 0.5  # how long a stretch should take: progress shows, and Ctrl-C is heard
@@ -166,17 +165,19 @@ def after_epoch(recipe: Recipe, progress: Progress, row: Row) -> Progress:
 
 def best(rows: tuple[Row, ...], min_delta: float, *, by_loss: bool = False) -> int:
     """The epoch to keep: a later one must beat it by more than `min_delta` points. Without scores, the last."""
-    if rows[-1].val_accuracy is None:
+    if goodness(rows[-1], by_loss) is None:
         return rows[-1].epoch
     kept = rows[0]
     for row in rows[1:]:
-        if 100 * (goodness(row, by_loss) - goodness(kept, by_loss)) > min_delta:
+        if 100 * ((goodness(row, by_loss) or 0) - (goodness(kept, by_loss) or 0)) > min_delta:
             kept = row
     return kept.epoch
 
 
-def goodness(row: Row, by_loss: bool) -> float:
-    return -(row.val_loss or 0) if by_loss else row.val_accuracy or 0
+def goodness(row: Row, by_loss: bool) -> float | None:
+    if not by_loss:
+        return row.val_accuracy
+    return None if row.val_loss is None else -row.val_loss
 
 
 def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
@@ -192,7 +193,7 @@ def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine
         "best_epoch": progress.best_epoch,
         "train_seconds": sum(row.time for row in progress.rows),
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
-        "task": TASK_NAMES[type(recipe.task)],
+        "task": recipe.task.name,
         "engine": engine.name,
         "seed": recipe.training.seed,
         "run": str(folder.path),

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from glassformer.data.dataset import IMAGES, TEXTS
 from glassformer.data.table import LARGEST, is_number
 from glassformer.data.tokeniser import SPELLINGS, Spans, Tokeniser
 from glassformer.errors import CheckpointError, DataError
-from glassformer.models.model import Model
 from glassformer.models.t5 import Inputs
-from glassformer.train.resolve import text_of
 from glassformer.train.score import score_of_logits
-from glassformer.train.tasks import TASK_NAMES, Classify, Masked, NextToken, Span, Tag, Task, Translate
+from glassformer.train.tasks import Classify, Masked, NextToken, Span, Tag, Task, Translate
 from glassformer.train.tasks.sequences import filled, framed, symbol
 
 if TYPE_CHECKING:
@@ -110,14 +109,14 @@ def predict_texts(run: "Run", texts: Sequence[str]) -> list[Answer]:
     """One for each text, in order."""
     if isinstance(texts, str):
         raise DataError("answer: one text came, expected a list of texts: [text]")
-    if isinstance(run.model, Model):
+    if run.model.input.reads == IMAGES:
         raise DataError(f"{run.path}: {type(run.model).__name__} reads images; give them to run.predict(images)")
-    if text_of(run.model) is None:
+    if run.model.input.reads != TEXTS:
         return of_rows(run, [row_of(run, *one) for one in named(texts, "row")])
     kind = type(run.recipe.task)
     if kind not in OF_TEXTS:
-        known = ", ".join(TASK_NAMES[task] for task in OF_TEXTS)
-        raise DataError(f"{run.path}: the task {TASK_NAMES.get(kind, kind.__name__)} has no answers; {known} have")
+        known = ", ".join(task().name for task in OF_TEXTS)
+        raise DataError(f"{run.path}: the task {run.recipe.task.name} has no answers; {known} have")
     return OF_TEXTS[kind](run, [read(run, *one) for one in named(texts, "text")])
 
 
@@ -367,7 +366,7 @@ def tokeniser_of(run: "Run") -> Tokeniser:
 
 
 def context_of(run: "Run") -> int:
-    return text_of(run.model).context  # pyright: ignore[reportOptionalMemberAccess]
+    return run.model.input.context  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def shortened(text: str, most: int = 60) -> str:

@@ -29,7 +29,7 @@ def preview(run: Run, trace_input: TraceInput, compile_limit: CompileLimit | Non
     full = filled(run, trace_input)
     if compile_limit is not None:
         compile_limit.note(run.model, full.x)
-    loss = run.recipe.training.loss
+    loss = run.recipe.loss
     traced = trace(run.model, run.params, full.x, labels=full.labels, weights=full.weights, loss=loss, **full.keywords)
     return brief(cut(traced, trace_input) if full is not trace_input else traced, trace_input, run.path.name)
 

@@ -9,11 +9,13 @@ export function answerLine(trace) {
 
 // In a few words each: what it says, and the loss.
 export function answerFacts({ answer }) {
-  const loss = answer.loss == null ? [] : [`loss ${number(answer.loss, answer.loss < 1e-3 ? 2 : 4)}`];
+  const against = answer.known ? "" : " against its own answer";
+  const loss = answer.loss == null ? [] : [`loss ${number(answer.loss, answer.loss < 1e-3 ? 2 : 4)}${against}`];
   if (answer.classes) {
     const best = answer.probabilities.indexOf(Math.max(...answer.probabilities));
     return [`says ${visible(answer.classes[best])}, ${percent(answer.probabilities[best])}`, ...loss];
   }
+  if (!answer.known) return [`the model’s answer at ${answer.places.length} tokens`, ...loss];
   const right = answer.places.filter(([best, , label]) => best === label).length;
   return [`${right} of ${answer.places.length} tokens right`, ...loss];
 }
@@ -21,22 +23,30 @@ export function answerFacts({ answer }) {
 export function answerView(trace) {
   const { answer } = trace;
   if (answer.classes) {
-    const drawn = figure(barsPicture({ title: "What the model says", names: answer.classes, shares: answer.probabilities, label: answer.label }), { tools: "apart" });
+    const drawn = figure(barsPicture({ title: "What the model says", names: answer.classes, shares: answer.probabilities, label: rightClass(answer) }), { tools: "apart" });
     return h("section", { class: "answer" }, h("h2", {}, "Answer", drawn.tools), drawn.element, note(answer));
   }
   return h("section", { class: "answer" }, h("h2", {}, "Answer"), h("div", { class: "places" }), note(answer));
+}
+
+// The class that is right, -1 where nobody knows it: then the label is the model's own answer.
+export function rightClass(answer) {
+  return answer.known ? answer.label : -1;
 }
 
 function note(answer) {
   return answer.known ? null : h("p", { class: "small" }, "The right answer is not known: the gradient is that of the loss against the model’s own answer.");
 }
 
-// Of a model that answers at every token: what it says at the one that is pointed at.
-export function showPlace(element, trace, token) {
+// Of a model that answers at every token: what it says at the one that is pointed at. The tokens of a text that is only
+// read (an encoder's) have no answer.
+export function showPlace(element, trace, layer, token) {
   const room = element.querySelector(".places");
-  const place = trace.answer.places?.[token];
-  if (!room || !place) return;
+  if (!room) return;
+  const isWritten = (layer?.queries ?? "tokens") === "tokens";
+  const place = isWritten ? trace.answer.places?.[token] : null;
+  if (!place) return room.replaceChildren();
   const [best, share, label, shareOfLabel] = place;
   const row = (name, word, p) => h("div", {}, h("dt", {}, name), h("dd", {}, h("code", {}, visible(word)), ` ${percent(p)}`));
-  room.replaceChildren(h("dl", {}, row(`token ${token}: it says`, best, share), row(trace.answer.known ? "right is" : "taken as right", label, shareOfLabel)));
+  room.replaceChildren(h("dl", {}, row(`token ${token}: the model’s answer`, best, share), trace.answer.known ? row("right is", label, shareOfLabel) : null));
 }

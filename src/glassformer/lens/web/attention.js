@@ -112,7 +112,7 @@ export function attentionMaps(trace, settings, query, choose) {
 export function patternPicture(trace, layer, head, settings) {
   const backward = settings.mode === "backward" && trace.tensors[`${layer.name}.dscores`];
   const tensor = trace.tensor(`${layer.name}.${backward ? "dscores" : "pattern"}`);
-  const view = backward ? matrix(tensor, head) : withNumbers(matrix(tensor, head), patternOf(trace, layer, head, settings));
+  const view = backward ? matrix(tensor, { head }) : withNumbers(matrix(tensor, { head }), patternOf(trace, layer, head, settings));
   return heatmap({ title: `${tensor.name}, head ${head}`, view, rowName: "queries", columnName: "keys", tallest: 320 });
 }
 

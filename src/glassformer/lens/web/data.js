@@ -1,4 +1,5 @@
 // The trace: tensors by name, unpacked from base64 the first time they are asked for.
+import { axisName, isGate, isGroup } from "./axes.js";
 import { derive } from "./derive.js";
 
 export function openTrace(payload) {
@@ -10,7 +11,7 @@ export function openTrace(payload) {
       const entry = payload.tensors[name];
       const made = { name, ...entry, data: null };
       unpacked.set(name, made);
-      if (entry.derived) Object.assign(made, derive(trace, name, entry));
+      if (entry.derived) Object.assign(made, derive(trace, made));
       else made.data = entry.same ? tensor(entry.same).data : numbers(entry);
     }
     return unpacked.get(name);
@@ -58,8 +59,8 @@ function fromHalf(bits) {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-// A tensor as rows and columns: of three axes, one head (or channel) is taken.
-export function matrix(tensor, head = 0) {
+// A tensor as rows and columns: of three axes, one head, gate or channel is taken: the one that is chosen of its kind.
+export function matrix(tensor, { head = 0, group = 0 } = {}) {
   const { shape, axes, data } = tensor;
   const view = (rows, columns, offset, rowStep, columnStep, rowAxis, columnAxis, of) => ({
     name: tensor.name, data, rows, columns, rowAxis, columnAxis, of,
@@ -67,13 +68,21 @@ export function matrix(tensor, head = 0) {
     at: (row, column) => data[offset + row * rowStep + column * columnStep],
   });
   if (shape.length === 0) return view(1, 1, 0, 0, 0, "", "");
-  if (shape.length === 1) return view(1, shape[0], 0, 0, 1, "", axes[0] || "C");
+  if (shape.length === 1) return view(1, shape[0], 0, 0, 1, "", axes[0]);
   if (shape.length === 2) return view(shape[0], shape[1], 0, shape[1], 1, axes[0], axes[1]);
   const [a, b, c] = shape;
-  tensor.need?.(head % a);
-  if (axes[0] === "H") return view(b, c, (head % a) * b * c, c, 1, axes[1], axes[2], [head % a, a]);
-  if (axes[2] === "G") return view(a, b, head % c, b * c, c, "Y", "X", c > 1 ? [head % c, c] : undefined);
-  return view(a, c, (head % b) * c, b * c, 1, axes[0], axes[2], [head % b, b]);
+  const apart = isGroup(axes[0]) ? 0 : axes[2] === "G" ? 2 : 1; // the axis of which one is taken
+  const chosen = (["H", "J"].includes(axes[apart]) ? head : group) % shape[apart];
+  const of = shape[apart] > 1 || apart < 2 ? { axis: axes[apart], at: chosen, count: shape[apart] } : undefined;
+  tensor.need?.(chosen);
+  if (apart === 0) return view(b, c, chosen * b * c, c, 1, axes[1], axes[2], of);
+  if (apart === 2) return view(a, b, chosen, b * c, c, axes[0], axes[1], of);
+  return view(a, c, chosen * c, b * c, 1, axes[0], axes[2], of);
+}
+
+// `head 1`, `gate f`: which part of its tensor a view shows; nothing where it shows all.
+export function partOf(trace, tensor, { of }) {
+  return of ? `${axisName(of.axis) || "part"} ${labelOf(trace, tensor, of.axis, of.at)}` : "";
 }
 
 // The same rows and columns with other numbers: a pattern under another mask.
@@ -94,14 +103,20 @@ export function extent(view) {
   return low <= high ? [low, high] : [0, 0];
 }
 
-// What the rows or columns along an axis are called: patches, tokens, or just numbers.
+// What the rows or columns along an axis are called: patches, tokens, classes, symbols, gates, or just numbers.
 export function labelOf(trace, tensor, axis, i) {
-  const sequence = sequenceOf(trace, tensor, axis);
-  return sequence && sequence[i] !== undefined ? sequence[i] : String(i);
+  return namesAlong(trace, tensor, axis)?.[i] ?? String(i);
 }
 
+function namesAlong(trace, tensor, axis) {
+  if (axis === "T" || axis === "S" || axis === "M") return sequenceOf(trace, tensor, axis);
+  if (isGate(axis)) return tensor.gates ?? stepOf(trace, tensor)?.gates;
+  return axis === "K" || axis === "V" ? trace.words : null;
+}
+
+const stepOf = (trace, { name }) => trace.steps.find(({ values, gradients, weights }) => [...values, ...gradients, ...weights, ...weights.map((weight) => trace.tensors[weight]?.gradient)].includes(name));
+
 export function sequenceOf(trace, tensor, axis) {
-  if (axis !== "T" && axis !== "S") return null;
   const layer = trace.attention.find((one) => tensor.name.startsWith(`${one.name}.`));
   const which = layer ? layer[axis === "S" ? "keys" : "queries"] : trace.sequences.memory.length && axis === "S" ? "memory" : "tokens";
   return trace.sequences[which];

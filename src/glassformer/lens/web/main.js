@@ -2,7 +2,7 @@
 import { h } from "./dom.js";
 import { matrix, openTrace, withNumbers } from "./data.js";
 import { attentionView } from "./attention.js";
-import { explain } from "./explain.js";
+import { explain, isEqual } from "./explain.js";
 import { redrawAll, theme } from "./figure.js";
 import { listen, shortcutsDialog } from "./shortcuts.js";
 import { openPanel } from "./panel.js";
@@ -24,7 +24,7 @@ export function start(root, payload) {
   const scene = openViewState(trace, ending.signal);
   const { state, layers } = scene;
   const letGo = () => { state.set({ cell: "" }); rest(); };
-  const panel = openPanel(trace, letGo);
+  const panel = openPanel(trace, letGo, goTo);
   const middle = h("main", { id: "middle", tabindex: -1 });
   const stations = stepper(trace.steps, state, scene.chooseStep);
   const dialog = shortcutsDialog();
@@ -48,6 +48,7 @@ export function start(root, payload) {
       side.ask(view.rowAxis === "T" && view.rows === scene.tokens().length ? cell.row : -1);
     },
     pick: (tensor, view, cell) => state.set({ cell: `${tensor.name}@${cell.row},${cell.column}` }),
+    choose: (group) => state.set({ group }),
     go: goTo,
   };
 
@@ -66,8 +67,8 @@ export function start(root, payload) {
     const [row, column] = place.split(",").map(Number);
     if (!tensor || !Number.isInteger(row) || !Number.isInteger(column)) return null;
     const layer = layers.find((one) => name === `${one.name}.pattern`);
-    const recorded = matrix(tensor, scene.head());
-    const view = layer ? withNumbers(recorded, patternOf(trace, layer, recorded.of[0], scene.settings())) : recorded;
+    const recorded = matrix(tensor, scene.settings());
+    const view = layer ? withNumbers(recorded, patternOf(trace, layer, recorded.of.at, scene.settings())) : recorded;
     return row >= 0 && column >= 0 && row < view.rows && column < view.columns ? { tensor, view, cell: { row, column } } : null;
   }
 
@@ -99,7 +100,7 @@ export function start(root, payload) {
     top.update(now);
     side.update(changed);
     if (has("step", "mode", "tab")) stations.draw();
-    if (has("tab", "step", "mode", "head", "layer", "mask", "temperature", "tensor")) drawSoon();
+    if (has("tab", "step", "mode", "head", "group", "layer", "mask", "temperature", "tensor")) drawSoon();
     if (has("step", "tab")) window.scrollTo({ top: 0 });
     if (has("cell")) rest();
     if (has("theme")) { redrawAll(); rest(); }
@@ -129,6 +130,7 @@ export function start(root, payload) {
     trace, state, asSvg, asPng,
     stop: () => ending.abort(),
     explain: (name, at) => explain(trace, trace.tensor(name), at),
+    isEqual: (name, at) => isEqual(trace, trace.tensor(name), trace.numberAt(name, at), explain(trace, trace.tensor(name), at)),
     figureOf: (name) => document.getElementById(`tensor-${name}`)?.figure,
   };
 }

@@ -1,17 +1,17 @@
 // The numbers of one cell: its value, what made it, and its gradient.
 import { h, number, visible } from "./dom.js";
-import { labelOf } from "./data.js";
+import { axisName } from "./axes.js";
+import { labelOf, partOf } from "./data.js";
 import { css, scaleFor } from "./colours.js";
-import { explain } from "./explain.js";
+import { explain, isEqual } from "./explain.js";
 import { attentionOf, isChanged, seenBy } from "./softmax.js";
 import { cells } from "./surface.js";
 import { theme } from "./figure.js";
 
 const TERMS = 6; // the largest products are shown, the others summed
-const AXES = { T: "token", S: "token", H: "head", D: "dimension", C: "dimension", Y: "row", X: "column", "": "row" };
 
-// `onClose()`: the cell that is kept shall be let go.
-export function openPanel(trace, onClose) {
+// `onClose()`: the cell that is kept shall be let go; `go(name)`: to a tensor.
+export function openPanel(trace, onClose, go) {
   const body = h("div", { class: "panel-body", "aria-live": "polite" });
   const close = h("button", { type: "button", class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: onClose }, "×");
   const element = h("aside", { class: "panel", "aria-label": "Numbers of the chosen cell" }, close, body);
@@ -44,7 +44,7 @@ export function openPanel(trace, onClose) {
       isGradient ? h("p", { class: "small" }, "A gradient: how much the loss grows when the number grows by one.") : null,
       layer && tensor.axes.includes("H") && tensor.axes.includes("S") && tensor.axes.length === 3 && tensor.axes[0] === "H"
         ? maskLine(layer, settings, cell, view) : null,
-      changed ? recomputed(layer, view, cell, settings, at) : madeOf(made, value),
+      changed ? recomputed(layer, view, cell, settings, at) : madeOf(made, trace, tensor, at, go),
     ].filter(Boolean));
     element.classList.add("filled");
     return made?.places ?? [];
@@ -52,14 +52,14 @@ export function openPanel(trace, onClose) {
 
   function place(tensor, view, { row, column }) {
     const words = [];
-    if (view.of) words.push(`${view.columnAxis === "X" ? "channel" : "head"} ${view.of[0]}`);
+    if (view.of) words.push(partOf(trace, tensor, view));
     const isPattern = view.rowAxis === "T" && view.columnAxis === "S";
     const one = (axis, i, name) => {
       const label = labelOf(trace, tensor, axis, i);
       return `${name} ${label === String(i) ? i : `${i} “${visible(label)}”`}`;
     };
-    if (view.rows > 1) words.push(one(view.rowAxis, row, isPattern ? "query" : AXES[view.rowAxis] ?? "row"));
-    words.push(one(view.columnAxis, column, isPattern ? "key" : AXES[view.columnAxis] ?? "column"));
+    if (view.rows > 1) words.push(one(view.rowAxis, row, isPattern ? "query" : axisName(view.rowAxis) || "row"));
+    words.push(one(view.columnAxis, column, isPattern ? "key" : axisName(view.columnAxis) || "column"));
     return words.join(" · ");
   }
 
@@ -70,7 +70,7 @@ export function openPanel(trace, onClose) {
   }
 
   function recomputed(layer, view, cell, settings, at) {
-    const [head] = view.of ?? [0];
+    const head = view.of?.at ?? 0;
     const share = attentionOf(trace, layer, head, cell.row, settings)[cell.column];
     const score = trace.numberAt(`${layer.name}.scores`, at);
     return h("div", { class: "made" },
@@ -89,22 +89,28 @@ function table(rows) {
   return h("table", {}, rows.map(([label, value]) => h("tr", {}, h("th", { scope: "row" }, label), h("td", {}, number(value, 5)))));
 }
 
-function madeOf(made, value) {
+// The numbers that went in, and whether the formula gives the value that is stored.
+function madeOf(made, trace, tensor, at, go) {
   if (!made) return null;
-  if (made.kind === "parts") {
-    return h("div", { class: "made" }, h("h3", {}, "Made of"), table(made.parts),
-      made.result === null ? null : h("table", {}, line("together", made.result, "cell-together")),
-      made.masked ? h("p", { class: "small" }, "The mask hides it, so its share is 0.") : null);
-  }
-  const { a, b, scale, plus, plusName } = made;
-  const terms = Array.from(a.values, (x, i) => ({ i, x, y: b ? b.values[i] : 1, product: x * (b ? b.values[i] : 1) }));
-  const largest = [...terms].sort((one, other) => Math.abs(other.product) - Math.abs(one.product)).slice(0, TERMS);
-  const rest = made.sum - largest.reduce((sum, term) => sum + term.product, 0);
-  const left = terms.length - largest.length;
-  const limit = Math.abs(largest[0]?.product) || 1;
+  const { product, lines, result } = made;
+  const title = !product ? "Made of" : product.b ? `Made of ${product.a.values.length} products` : `Made of ${product.a.values.length} numbers`;
   return h("div", { class: "made" },
-    h("h3", {}, b ? `Made of ${terms.length} products` : `Made of ${terms.length} numbers`),
-    strip(a), b ? strip(b) : null,
+    h("h3", {}, title),
+    product ? terms(product, go) : null,
+    h("table", {}, lines.map(({ text, value, tensor: name }) => line(nameOf(text, name, go), value)), line("result", result, "cell-result")),
+    verdict(trace, tensor, at, made));
+}
+
+// The largest terms of a product or of a sum over a row.
+function terms({ a, b, kind, text, value, at }, go) {
+  if (kind === "softmax") return softmaxTerms(a, at, go);
+  const all = Array.from(a.values, (x, i) => ({ i, x, y: b ? b.values[i] : 1, product: x * (b ? b.values[i] : 1) }));
+  const largest = all.filter(({ product }) => Number.isFinite(product)).sort((one, other) => Math.abs(other.product) - Math.abs(one.product)).slice(0, TERMS);
+  const sum = all.reduce((total, { product }) => total + product, 0);
+  const left = all.length - largest.length;
+  const limit = Math.abs(largest[0]?.product) || 1;
+  return [
+    strip(a, go), b ? strip(b, go) : null,
     h("table", { class: "terms" },
       h("thead", {}, h("tr", {}, ["", "a", b ? "b" : null, b ? "a · b" : null].filter((head) => head !== null).map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", {}, largest.map(({ i, x, y, product }) => {
@@ -114,24 +120,40 @@ function madeOf(made, value) {
         return h("tr", {}, h("th", { scope: "row" }, String(i)), b ? [h("td", {}, number(x, 3)), h("td", {}, number(y, 3))] : null, cell);
       }))),
     h("table", {},
-      left ? line(`${left} more`, rest) : null,
-      line("sum", made.sum, "cell-sum"),
-      scale !== 1 ? line("× scale", scale) : null,
-      plusName ? line(`+ ${plusName.split(".").at(-1)}`, plus) : null,
-      line("together", made.result, "cell-together"),
-    ),
-    Math.abs(made.result - value) > 1e-3 * (Math.abs(value) + 1e-3) ? h("p", { class: "small" }, "Not quite the value: numbers are rounded in this file.") : null);
+      left ? line(`${left} more`, sum - largest.reduce((total, { product }) => total + product, 0)) : null,
+      b ? line("sum", value, "cell-sum") : line(text, value, "cell-sum")),
+  ];
+}
+
+function softmaxTerms(scores, at, go) {
+  const largest = Math.max(...scores.values);
+  const shares = scores.values.map((score) => Math.exp(score - largest));
+  const sum = shares.reduce((total, one) => total + one, 0);
+  return [strip(scores, go), h("table", {}, line("score", scores.values[at]), line("largest score in the row", largest),
+    line("exp(score − largest)", shares[at]), line("sum of these over the row", sum))];
+}
+
+function verdict(trace, tensor, at, made) {
+  const value = trace.numberAt(tensor.name, at);
+  const equal = isEqual(trace, tensor, value, made);
+  return h("p", { class: equal ? "small verdict" : "verdict differs", "data-equal": equal },
+    equal ? "✓ equals the stored value" : `✗ the stored value is ${number(value, 6)}`);
 }
 
 function line(label, value, name = "") {
   return h("tr", { class: name, "data-value": value }, h("th", { scope: "row" }, label), h("td", {}, number(value, 5)));
 }
 
-function strip({ name, values }) {
+// Part of a formula; where it is a tensor of the page, a way there.
+function nameOf(text, tensor, go) {
+  return tensor ? h("button", { type: "button", class: "link", title: `To ${tensor}`, onclick: () => go(tensor) }, text) : text;
+}
+
+function strip({ label, tensor, values }, go) {
   let limit = 0;
-  for (const value of values) limit = Math.max(limit, Math.abs(value));
+  for (const value of values) if (Number.isFinite(value)) limit = Math.max(limit, Math.abs(value));
   const { colour } = scaleFor(-limit, limit, theme());
-  const canvas = cells(1, values.length, (_, i) => colour(values[i]));
+  const canvas = cells(1, values.length, (_, i) => colour(Number.isFinite(values[i]) ? values[i] : 0));
   canvas.className = "strip";
-  return h("figure", { class: "vector" }, h("figcaption", {}, name), canvas);
+  return h("figure", { class: "vector" }, h("figcaption", {}, nameOf(label, tensor, go)), canvas);
 }

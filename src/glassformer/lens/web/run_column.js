@@ -1,6 +1,6 @@
 // What one run makes of the input: its answer, whom the patch or token that is pointed at looks at, and all heads.
 import { h, number, percent, visible } from "./dom.js";
-import { answerFacts, showPlace } from "./answer.js";
+import { answerFacts, rightClass, showPlace } from "./answer.js";
 import { sharesOf, words } from "./attention.js";
 import { barsPicture } from "./bars.js";
 import { livePicture } from "./live_picture.js";
@@ -23,7 +23,7 @@ export function runColumn(asking) {
   const isCross = () => Boolean(layer()) && layer().queries !== layer().keys;
 
   const bars = figure(livePicture("What the model says", () => barsPicture({
-    title: "", names: trace.answer.classes, shares: trace.answer.probabilities, label: trace.answer.known ? trace.answer.label : -1,
+    title: "", names: trace.answer.classes, shares: trace.answer.probabilities, label: rightClass(trace.answer),
   })), { tools: "apart" });
   const input = figure(livePicture("The input, and whom a patch or token looks at", () => (trace.input.kind === "image"
     ? imagePicture({ title: "", input: trace.input, shares, query, largest: LARGEST, legend: layer() ? legend : null })
@@ -32,7 +32,7 @@ export function runColumn(asking) {
     tools: "apart",
     onPoint: (cell) => asking.point(cell && { ...cell, input: trace.input }),
     onPick: (cell) => asking.pin({ ...cell, input: trace.input }),
-    describe: ({ token }) => `${trace.input.kind === "image" ? "patch" : "token"} ${trace.sequences.tokens[token]}`,
+    describe: ({ token }) => `${trace.input.kind === "image" ? "patch" : "token"} ${trace.sequences[layer()?.queries ?? "tokens"][token]}`,
   });
   const memory = figure(livePicture("The text that is read", () => tokensPicture({ title: "", tokens: trace.sequences[layer()?.keys ?? "tokens"], shares: () => (isCross() ? shares() : null), legend: isCross() ? legend : null })), { tools: false });
   const heads = headsView(asking);
@@ -76,7 +76,7 @@ export function runColumn(asking) {
     const now = layer();
     const at = query();
     input.redraw();
-    showPlace(answer, trace, at);
+    showPlace(answer, trace, now, at);
     if (!now) {
       caption.textContent = trace.input.kind === "image" ? "This model has no attention: it reads the image as one row of numbers." : "This model has no attention.";
       strongest.replaceChildren();

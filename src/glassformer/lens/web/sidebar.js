@@ -50,7 +50,7 @@ export function openSidebar(scene, onAsk) {
     if (layer) caption.replaceChildren(...[words, strongest].map((say) => h("span", {}, say(trace, layer, scene.settings(), scene.query()))));
     else caption.replaceChildren();
     figures.forEach((one) => one.redraw());
-    showPlace(answer, trace, scene.query());
+    showPlace(answer, trace, layer, scene.query());
     onAsk();
   }
 

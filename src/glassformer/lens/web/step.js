@@ -1,11 +1,10 @@
 // One step of the walk: its formulas, and its tensors as heat maps.
-import { h } from "./dom.js";
-import { labelOf, matrix, withNumbers } from "./data.js";
+import { choices, h } from "./dom.js";
+import { axisName } from "./axes.js";
+import { labelOf, matrix, partOf, withNumbers } from "./data.js";
 import { figure } from "./figure.js";
 import { heatmap } from "./heatmap.js";
 import { isChanged, patternOf } from "./softmax.js";
-
-const AXES = { T: "tokens", S: "tokens", D: "width", C: "width", Y: "rows", X: "columns", "": "" };
 
 export function stepView(trace, step, settings, on) {
   const backward = settings.mode === "backward";
@@ -57,9 +56,9 @@ export function card(trace, name, settings, on, short = name) {
   const tensor = trace.tensor(name);
   const layer = trace.attention.find((one) => name === `${one.name}.pattern`);
   const changed = layer && isChanged(layer, settings);
-  const recorded = matrix(tensor, settings.head);
-  const view = changed ? withNumbers(recorded, patternOf(trace, layer, recorded.of[0], settings)) : recorded;
-  const part = view.of ? `${view.columnAxis === "X" ? "channel" : "head"} ${view.of[0]}` : "";
+  const recorded = matrix(tensor, settings);
+  const view = changed ? withNumbers(recorded, patternOf(trace, layer, recorded.of.at, settings)) : recorded;
+  const part = partOf(trace, tensor, view);
   const [rowName, columnName] = axesOf(view);
   const picture = heatmap({ title: part ? `${name}, ${part}` : name, view, rowName, columnName, part });
   const drawn = figure(picture, {
@@ -74,18 +73,23 @@ export function card(trace, name, settings, on, short = name) {
       h("h4", { title: name }, short), drawn.tools),
     h("p", { class: "shape", title: `${rowName || "rows"} × ${columnName || "columns"}` }, shapeOf(tensor, view, part)),
     h("p", { class: "equation" }, changed ? changedNote(settings) : tensor.equation || name),
+    chooser(trace, tensor, view, on),
     drawn.element);
   element.figure = drawn;
-  element.mark = (places) => drawn.mark(places.filter((place) => place.tensor === name).map((place) => inView(tensor, view, place)).filter(Boolean));
+  element.mark = (places) => drawn.mark(places.filter((place) => place.tensor === name).map((place) => inView(view, place)).filter(Boolean));
   return element;
 }
 
-// A place in the numbers as a place in the heat map; null where another head is shown. Heads that lie side by side are
-// counted through: column 20 of 4 heads of 16 is column 4 of the second.
-function inView({ shape, axes }, view, { row, column, head }) {
-  const beside = axes[1] === "H" && axes.length === 3;
-  if (beside && head == null && column != null && row == null) return inView({ shape, axes }, view, { row, column: column % shape[2], head: Math.floor(column / shape[2]) });
-  return !view.of || head == null || head === view.of[0] ? { row, column } : null;
+// Which gate or channel is shown; heads are chosen beside the input.
+function chooser(trace, tensor, { of }, on) {
+  if (!of || ["H", "J"].includes(of.axis)) return null;
+  const options = Array.from({ length: of.count }, (_, i) => [i, labelOf(trace, tensor, of.axis, i)]);
+  return choices(axisName(of.axis) || "part", options, of.at, on.choose);
+}
+
+// A place in the numbers as a place in the heat map; null where another head is shown.
+function inView(view, { row, column, head }) {
+  return !view.of || head == null || head === view.of.at ? { row, column } : null;
 }
 
 // Frames around the cell that is kept, and around the numbers that made the one that is shown.
@@ -96,13 +100,13 @@ export function markMade(root, places, kept) {
 
 // What rows and columns are.
 function axesOf({ rowAxis, columnAxis }) {
-  return rowAxis === "T" && columnAxis === "S" ? ["queries", "keys"] : [AXES[rowAxis], AXES[columnAxis]];
+  return rowAxis === "T" && columnAxis === "S" ? ["queries", "keys"] : [axisName(rowAxis, true), axisName(columnAxis, true)];
 }
 
 // `49 × 16 · head 0 of 4`
 function shapeOf({ shape }, view, part) {
   if (!shape.length) return "one number";
-  return [shape.length === 1 ? `${shape[0]} numbers` : `${view.rows} × ${view.columns}`, part ? `${part} of ${view.of[1]}` : ""].filter(Boolean).join(" · ");
+  return [shape.length === 1 ? `${shape[0]} numbers` : `${view.rows} × ${view.columns}`, part ? `${part} of ${view.of.count}` : ""].filter(Boolean).join(" · ");
 }
 
 function changedNote({ mask, temperature }) {

@@ -1,7 +1,7 @@
 // What the reader has chosen. It lives in the address (#…), so that a link leads to the same view.
 
 const PLAIN = {
-  tab: "walk", mode: "forward", step: "", layer: "", head: 0, token: -1, mask: "", temperature: 1, tensor: "", cell: "",
+  tab: "walk", mode: "forward", step: "", layer: "", head: 0, group: 0, token: -1, mask: "", temperature: 1, tensor: "", cell: "",
   theme: "",
 };
 

@@ -20,6 +20,7 @@ export function openViewState(trace, signal) {
       mode: one(values.mode, "forward", "backward"),
       mask: one(values.mask, "", "self", "causal"),
       theme: one(values.theme, "", "light", "dark"),
+      group: Math.max(Math.floor(values.group), 0),
       temperature: values.temperature >= 1 / MOST && values.temperature <= MOST ? values.temperature : 1,
     };
   }

@@ -1,0 +1,243 @@
+/* PatchAttention for images of 28x28x1: 1 sample at a time. Generated; the kernels are in c/. */
+
+#include "attention.h"
+#include "linear.h"
+#include "mean_pool.h"
+#include "patches.h"
+#include "positions.h"
+#include "relu.h"
+#include "standardise.h"
+#include "transpose.h"
+
+enum {
+    SAMPLES = 1,
+    ROWS = 28,
+    COLUMNS = 28,
+    CHANNELS = 1,
+    PIXELS = 784,
+    CLASSES = 10,
+    PARAMETERS = 3114,
+    TRANSPOSED = 1952,
+    ARENA = 14352,
+    LOGITS = 4768,
+    DLOGITS = 4784,
+};
+
+/* Weights p, and their gradients g. */
+enum {
+    patch_w = 0, /* (16, 16) */
+    patch_b = 256, /* (16) */
+    positions_pos = 272, /* (49, 16) */
+    attn_w_q = 1056, /* (16, 16) */
+    attn_w_k = 1312, /* (16, 16) */
+    attn_w_v = 1568, /* (16, 16) */
+    attn_b_q = 1824, /* (16) */
+    attn_b_k = 1840, /* (16) */
+    attn_b_v = 1856, /* (16) */
+    ff_w_up = 1872, /* (16, 32) */
+    ff_b_up = 2384, /* (32) */
+    ff_w_down = 2416, /* (32, 16) */
+    ff_b_down = 2928, /* (16) */
+    head_w = 2944, /* (16, 10) */
+    head_b = 3104, /* (10) */
+};
+
+/* Transposes t of weights. */
+enum {
+    transposed_head_w = 0, /* (10, 16) */
+    transposed_ff_w_down = 160, /* (16, 32) */
+    transposed_ff_w_up = 672, /* (32, 16) */
+    transposed_attn_w_q = 1184, /* (16, 16) */
+    transposed_attn_w_k = 1440, /* (16, 16) */
+    transposed_attn_w_v = 1696, /* (16, 16) */
+};
+
+/* Buffers in the arena a. Those that are never alive together share bytes. */
+enum {
+    prepare_y = 0, /* (1, 28, 28, 1), from call 0 to 1 */
+    patches_y = 7296, /* (1, 49, 16), from call 1 to 31 */
+    patch_y = 8080, /* (1, 49, 16), from call 2 to 29 */
+    attn_q = 8864, /* (1, 49, 16), from call 5 to 22 */
+    attn_k = 9648, /* (1, 49, 16), from call 6 to 22 */
+    attn_v = 10432, /* (1, 49, 16), from call 7 to 22 */
+    attn_z = 6272, /* (1, 49, 16), from call 8 to 21 */
+    attn_pattern = 0, /* (1, 1, 49, PADDED(49)), from call 8 to 22 */
+    attn_transposed = 3136, /* (16, PADDED(49)), from call 8 to 8 */
+    ff_hidden_pre = 3136, /* (1, 49, 32), from call 9 to 19 */
+    pool_y = 4704, /* (1, 32), from call 11 to 17 */
+    ff_y = 4736, /* (1, 16), from call 12 to 15 */
+    logits = 4768, /* (1, 10), from call 13 to 14 */
+    dlogits = 4784, /* (1, 10), from call 13 to 15 */
+    dff_y = 4752, /* (1, 16), from call 14 to 17 */
+    dpool_y = 7056, /* (1, 32), from call 16 to 18 */
+    dff_hidden_pre = 4704, /* (1, 49, 32), from call 18 to 21 */
+    dattn_z = 11216, /* (1, 49, 16), from call 20 to 22 */
+    dattn_q = 12000, /* (1, 49, 16), from call 22 to 24 */
+    dattn_k = 12784, /* (1, 49, 16), from call 22 to 26 */
+    dattn_v = 13568, /* (1, 49, 16), from call 22 to 28 */
+    attn_transposed_v = 6272, /* (16, PADDED(49)), from call 22 to 22 */
+    dattn_scores = 3136, /* (49, PADDED(49)), from call 22 to 22 */
+    dpatch_y = 0, /* (1, 49, 16), from call 23 to 31 */
+};
+
+/* The kernels at the sizes used here. */
+static void standardise_forward_784_0p00392156863_0p0(float *x0, const uint8_t *bytes)
+{
+    standardise_forward(x0, bytes, 784, 0.00392156863f, 0.0f);
+}
+static void patches_forward_1_28_28_1_4(float *x0, const float *x1)
+{
+    patches_forward(x0, x1, 1, 28, 28, 1, 4);
+}
+static void linear_forward_49_16_16(float *x0, const float *x1, const float *x2, const float *x3)
+{
+    linear_forward(x0, x1, x2, x3, 49, 16, 16);
+}
+static void positions_forward_1_49_16(float *x0, const float *x1, const float *x2)
+{
+    positions_forward(x0, x1, x2, 1, 49, 16);
+}
+static void relu_forward_784(float *x0, const float *x1)
+{
+    relu_forward(x0, x1, 784);
+}
+static void attention_forward_1_49_49_1_16_0p25(float *x0, float *x1, float *x2, const float *x3, const float *x4, const float *x5)
+{
+    attention_forward(x0, x1, x2, x3, x4, x5, 1, 49, 49, 1, 16, 0.25f);
+}
+static void linear_forward_49_16_32(float *x0, const float *x1, const float *x2, const float *x3)
+{
+    linear_forward(x0, x1, x2, x3, 49, 16, 32);
+}
+static void relu_forward_1568(float *x0, const float *x1)
+{
+    relu_forward(x0, x1, 1568);
+}
+static void mean_pool_forward_1_49_32(float *x0, const float *x1)
+{
+    mean_pool_forward(x0, x1, 1, 49, 32);
+}
+static void linear_forward_1_32_16(float *x0, const float *x1, const float *x2, const float *x3)
+{
+    linear_forward(x0, x1, x2, x3, 1, 32, 16);
+}
+static void linear_forward_1_16_10(float *x0, const float *x1, const float *x2, const float *x3)
+{
+    linear_forward(x0, x1, x2, x3, 1, 16, 10);
+}
+
+static void forward(float *a, const float *p, const uint8_t *const *images)
+{
+    for (int i = 0; i < SAMPLES; i++) standardise_forward_784_0p00392156863_0p0(a + prepare_y + i * PIXELS, images[i]);
+    patches_forward_1_28_28_1_4(a + patches_y, a + prepare_y);
+    linear_forward_49_16_16(a + patch_y, p + patch_w, p + patch_b, a + patches_y);
+    positions_forward_1_49_16(a + patch_y, p + positions_pos, a + patch_y);
+    relu_forward_784(a + patch_y, a + patch_y);
+    linear_forward_49_16_16(a + attn_q, p + attn_w_q, p + attn_b_q, a + patch_y);
+    linear_forward_49_16_16(a + attn_k, p + attn_w_k, p + attn_b_k, a + patch_y);
+    linear_forward_49_16_16(a + attn_v, p + attn_w_v, p + attn_b_v, a + patch_y);
+    attention_forward_1_49_49_1_16_0p25(a + attn_z, a + attn_pattern, a + attn_transposed, a + attn_q, a + attn_k, a + attn_v);
+    linear_forward_49_16_32(a + ff_hidden_pre, p + ff_w_up, p + ff_b_up, a + attn_z);
+    relu_forward_1568(a + ff_hidden_pre, a + ff_hidden_pre);
+    mean_pool_forward_1_49_32(a + pool_y, a + ff_hidden_pre);
+    linear_forward_1_32_16(a + ff_y, p + ff_w_down, p + ff_b_down, a + pool_y);
+    linear_forward_1_16_10(a + logits, p + head_w, p + head_b, a + ff_y);
+}
+
+#ifndef GF_FORWARD_ONLY
+
+/* The kernels at the sizes used here. */
+static void linear_backward_x_1_16_10_0(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 1, 16, 10, 0);
+}
+static void linear_backward_w_1_16_10(float *x0, float *x1, const float *x2, const float *x3)
+{
+    linear_backward_w(x0, x1, x2, x3, 1, 16, 10);
+}
+static void linear_backward_x_1_32_16_0(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 1, 32, 16, 0);
+}
+static void linear_backward_w_1_32_16(float *x0, float *x1, const float *x2, const float *x3)
+{
+    linear_backward_w(x0, x1, x2, x3, 1, 32, 16);
+}
+static void mean_pool_backward_1_49_32(float *x0, const float *x1)
+{
+    mean_pool_backward(x0, x1, 1, 49, 32);
+}
+static void relu_backward_1568(float *x0, const float *x1, const float *x2)
+{
+    relu_backward(x0, x1, x2, 1568);
+}
+static void linear_backward_x_49_16_32_0(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 49, 16, 32, 0);
+}
+static void linear_backward_w_49_16_32(float *x0, float *x1, const float *x2, const float *x3)
+{
+    linear_backward_w(x0, x1, x2, x3, 49, 16, 32);
+}
+static void attention_backward_1_49_49_1_16_0p25(float *x0, float *x1, float *x2, float *x3, float *x4, const float *x5, const float *x6, const float *x7, const float *x8, const float *x9)
+{
+    attention_backward(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, 1, 49, 49, 1, 16, 0.25f);
+}
+static void linear_backward_x_49_16_16_0(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 49, 16, 16, 0);
+}
+static void linear_backward_w_49_16_16(float *x0, float *x1, const float *x2, const float *x3)
+{
+    linear_backward_w(x0, x1, x2, x3, 49, 16, 16);
+}
+static void linear_backward_x_49_16_16_1(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 49, 16, 16, 1);
+}
+static void relu_backward_784(float *x0, const float *x1, const float *x2)
+{
+    relu_backward(x0, x1, x2, 784);
+}
+static void positions_backward_1_49_16(float *x0, const float *x1)
+{
+    positions_backward(x0, x1, 1, 49, 16);
+}
+
+static void transpose_weights(float *t, const float *p)
+{
+    (void)t, (void)p;
+    transpose(t + transposed_head_w, 16, p + head_w, 10, 16, 10);
+    transpose(t + transposed_ff_w_down, 32, p + ff_w_down, 16, 32, 16);
+    transpose(t + transposed_ff_w_up, 16, p + ff_w_up, 32, 16, 32);
+    transpose(t + transposed_attn_w_q, 16, p + attn_w_q, 16, 16, 16);
+    transpose(t + transposed_attn_w_k, 16, p + attn_w_k, 16, 16, 16);
+    transpose(t + transposed_attn_w_v, 16, p + attn_w_v, 16, 16, 16);
+}
+
+static void backward(float *a, float *g, const float *p, const float *t)
+{
+    (void)p, (void)t;
+    linear_backward_x_1_16_10_0(a + dff_y, t + transposed_head_w, a + dlogits);
+    linear_backward_w_1_16_10(g + head_w, g + head_b, a + ff_y, a + dlogits);
+    linear_backward_x_1_32_16_0(a + dpool_y, t + transposed_ff_w_down, a + dff_y);
+    linear_backward_w_1_32_16(g + ff_w_down, g + ff_b_down, a + pool_y, a + dff_y);
+    mean_pool_backward_1_49_32(a + dff_hidden_pre, a + dpool_y);
+    relu_backward_1568(a + dff_hidden_pre, a + ff_hidden_pre, a + dff_hidden_pre);
+    linear_backward_x_49_16_32_0(a + dattn_z, t + transposed_ff_w_up, a + dff_hidden_pre);
+    linear_backward_w_49_16_32(g + ff_w_up, g + ff_b_up, a + attn_z, a + dff_hidden_pre);
+    attention_backward_1_49_49_1_16_0p25(a + dattn_q, a + dattn_k, a + dattn_v, a + attn_transposed_v, a + dattn_scores, a + attn_q, a + attn_k, a + attn_v, a + attn_pattern, a + dattn_z);
+    linear_backward_x_49_16_16_0(a + dpatch_y, t + transposed_attn_w_q, a + dattn_q);
+    linear_backward_w_49_16_16(g + attn_w_q, g + attn_b_q, a + patch_y, a + dattn_q);
+    linear_backward_x_49_16_16_1(a + dpatch_y, t + transposed_attn_w_k, a + dattn_k);
+    linear_backward_w_49_16_16(g + attn_w_k, g + attn_b_k, a + patch_y, a + dattn_k);
+    linear_backward_x_49_16_16_1(a + dpatch_y, t + transposed_attn_w_v, a + dattn_v);
+    linear_backward_w_49_16_16(g + attn_w_v, g + attn_b_v, a + patch_y, a + dattn_v);
+    relu_backward_784(a + dpatch_y, a + patch_y, a + dpatch_y);
+    positions_backward_1_49_16(g + positions_pos, a + dpatch_y);
+    linear_backward_w_49_16_16(g + patch_w, g + patch_b, a + patches_y, a + dpatch_y);
+}
+
+#endif
+
+#include "host.h"

@@ -1,0 +1,252 @@
+/* PatchBlock for images of 28x28x1: 1 sample at a time. Generated; the kernels are in c/. */
+
+#include "attention.h"
+#include "linear.h"
+#include "mean_pool.h"
+#include "patches.h"
+#include "positions.h"
+#include "relu.h"
+#include "standardise.h"
+#include "transpose.h"
+
+enum {
+    SAMPLES = 1,
+    ROWS = 28,
+    COLUMNS = 28,
+    CHANNELS = 1,
+    PIXELS = 784,
+    CLASSES = 10,
+    PARAMETERS = 3386,
+    TRANSPOSED = 2208,
+    ARENA = 22992,
+    LOGITS = 14176,
+    DLOGITS = 14192,
+};
+
+/* Weights p, and their gradients g. */
+enum {
+    patch_w = 0, /* (16, 16) */
+    patch_b = 256, /* (16) */
+    positions_pos = 272, /* (49, 16) */
+    attn_w_q = 1056, /* (16, 16) */
+    attn_w_k = 1312, /* (16, 16) */
+    attn_w_v = 1568, /* (16, 16) */
+    attn_w_o = 1824, /* (16, 16) */
+    attn_b_q = 2080, /* (16) */
+    attn_b_k = 2096, /* (16) */
+    attn_b_v = 2112, /* (16) */
+    attn_b_o = 2128, /* (16) */
+    ff_w_up = 2144, /* (16, 32) */
+    ff_b_up = 2656, /* (32) */
+    ff_w_down = 2688, /* (32, 16) */
+    ff_b_down = 3200, /* (16) */
+    head_w = 3216, /* (16, 10) */
+    head_b = 3376, /* (10) */
+};
+
+/* Transposes t of weights. */
+enum {
+    transposed_head_w = 0, /* (10, 16) */
+    transposed_ff_w_down = 160, /* (16, 32) */
+    transposed_ff_w_up = 672, /* (32, 16) */
+    transposed_attn_w_o = 1184, /* (16, 16) */
+    transposed_attn_w_q = 1440, /* (16, 16) */
+    transposed_attn_w_k = 1696, /* (16, 16) */
+    transposed_attn_w_v = 1952, /* (16, 16) */
+};
+
+/* Buffers in the arena a. Those that are never alive together share bytes. */
+enum {
+    prepare_y = 0, /* (1, 28, 28, 1), from call 0 to 1 */
+    patches_y = 15680, /* (1, 49, 16), from call 1 to 34 */
+    patch_y = 16464, /* (1, 49, 16), from call 2 to 32 */
+    attn_q = 17248, /* (1, 49, 16), from call 5 to 25 */
+    attn_k = 18032, /* (1, 49, 16), from call 6 to 25 */
+    attn_v = 18816, /* (1, 49, 16), from call 7 to 25 */
+    attn_z = 19600, /* (1, 49, 16), from call 8 to 24 */
+    attn_pattern = 0, /* (1, 4, 49, PADDED(49)), from call 8 to 25 */
+    attn_transposed = 12544, /* (4, PADDED(49)), from call 8 to 8 */
+    attn_y = 20384, /* (1, 49, 16), from call 9 to 22 */
+    ff_hidden_pre = 12544, /* (1, 49, 32), from call 10 to 20 */
+    pool_y = 14112, /* (1, 32), from call 12 to 18 */
+    ff_y = 14144, /* (1, 16), from call 13 to 16 */
+    logits = 14176, /* (1, 10), from call 14 to 15 */
+    dlogits = 14192, /* (1, 10), from call 14 to 16 */
+    dff_y = 14160, /* (1, 16), from call 15 to 18 */
+    dpool_y = 21168, /* (1, 32), from call 17 to 19 */
+    dff_hidden_pre = 14112, /* (1, 49, 32), from call 19 to 22 */
+    dattn_y = 12544, /* (1, 49, 16), from call 21 to 24 */
+    dattn_z = 20384, /* (1, 49, 16), from call 23 to 25 */
+    dattn_q = 19600, /* (1, 49, 16), from call 25 to 27 */
+    dattn_k = 21168, /* (1, 49, 16), from call 25 to 29 */
+    dattn_v = 21952, /* (1, 49, 16), from call 25 to 31 */
+    attn_transposed_v = 22736, /* (4, PADDED(49)), from call 25 to 25 */
+    dattn_scores = 12544, /* (49, PADDED(49)), from call 25 to 25 */
+    dpatch_y = 0, /* (1, 49, 16), from call 26 to 34 */
+};
+
+/* The kernels at the sizes used here. */
+static void standardise_forward_784_0p00392156863_0p0(float *x0, const uint8_t *bytes)
+{
+    standardise_forward(x0, bytes, 784, 0.00392156863f, 0.0f);
+}
+static void patches_forward_1_28_28_1_4(float *x0, const float *x1)
+{
+    patches_forward(x0, x1, 1, 28, 28, 1, 4);
+}
+static void linear_forward_49_16_16(float *x0, const float *x1, const float *x2, const float *x3)
+{
+    linear_forward(x0, x1, x2, x3, 49, 16, 16);
+}
+static void positions_forward_1_49_16(float *x0, const float *x1, const float *x2)
+{
+    positions_forward(x0, x1, x2, 1, 49, 16);
+}
+static void relu_forward_784(float *x0, const float *x1)
+{
+    relu_forward(x0, x1, 784);
+}
+static void attention_forward_1_49_49_4_4_0p5(float *x0, float *x1, float *x2, const float *x3, const float *x4, const float *x5)
+{
+    attention_forward(x0, x1, x2, x3, x4, x5, 1, 49, 49, 4, 4, 0.5f);
+}
+static void linear_forward_49_16_32(float *x0, const float *x1, const float *x2, const float *x3)
+{
+    linear_forward(x0, x1, x2, x3, 49, 16, 32);
+}
+static void relu_forward_1568(float *x0, const float *x1)
+{
+    relu_forward(x0, x1, 1568);
+}
+static void mean_pool_forward_1_49_32(float *x0, const float *x1)
+{
+    mean_pool_forward(x0, x1, 1, 49, 32);
+}
+static void linear_forward_1_32_16(float *x0, const float *x1, const float *x2, const float *x3)
+{
+    linear_forward(x0, x1, x2, x3, 1, 32, 16);
+}
+static void linear_forward_1_16_10(float *x0, const float *x1, const float *x2, const float *x3)
+{
+    linear_forward(x0, x1, x2, x3, 1, 16, 10);
+}
+
+static void forward(float *a, const float *p, const uint8_t *const *images)
+{
+    for (int i = 0; i < SAMPLES; i++) standardise_forward_784_0p00392156863_0p0(a + prepare_y + i * PIXELS, images[i]);
+    patches_forward_1_28_28_1_4(a + patches_y, a + prepare_y);
+    linear_forward_49_16_16(a + patch_y, p + patch_w, p + patch_b, a + patches_y);
+    positions_forward_1_49_16(a + patch_y, p + positions_pos, a + patch_y);
+    relu_forward_784(a + patch_y, a + patch_y);
+    linear_forward_49_16_16(a + attn_q, p + attn_w_q, p + attn_b_q, a + patch_y);
+    linear_forward_49_16_16(a + attn_k, p + attn_w_k, p + attn_b_k, a + patch_y);
+    linear_forward_49_16_16(a + attn_v, p + attn_w_v, p + attn_b_v, a + patch_y);
+    attention_forward_1_49_49_4_4_0p5(a + attn_z, a + attn_pattern, a + attn_transposed, a + attn_q, a + attn_k, a + attn_v);
+    linear_forward_49_16_16(a + attn_y, p + attn_w_o, p + attn_b_o, a + attn_z);
+    linear_forward_49_16_32(a + ff_hidden_pre, p + ff_w_up, p + ff_b_up, a + attn_y);
+    relu_forward_1568(a + ff_hidden_pre, a + ff_hidden_pre);
+    mean_pool_forward_1_49_32(a + pool_y, a + ff_hidden_pre);
+    linear_forward_1_32_16(a + ff_y, p + ff_w_down, p + ff_b_down, a + pool_y);
+    linear_forward_1_16_10(a + logits, p + head_w, p + head_b, a + ff_y);
+}
+
+#ifndef GF_FORWARD_ONLY
+
+/* The kernels at the sizes used here. */
+static void linear_backward_x_1_16_10_0(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 1, 16, 10, 0);
+}
+static void linear_backward_w_1_16_10(float *x0, float *x1, const float *x2, const float *x3)
+{
+    linear_backward_w(x0, x1, x2, x3, 1, 16, 10);
+}
+static void linear_backward_x_1_32_16_0(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 1, 32, 16, 0);
+}
+static void linear_backward_w_1_32_16(float *x0, float *x1, const float *x2, const float *x3)
+{
+    linear_backward_w(x0, x1, x2, x3, 1, 32, 16);
+}
+static void mean_pool_backward_1_49_32(float *x0, const float *x1)
+{
+    mean_pool_backward(x0, x1, 1, 49, 32);
+}
+static void relu_backward_1568(float *x0, const float *x1, const float *x2)
+{
+    relu_backward(x0, x1, x2, 1568);
+}
+static void linear_backward_x_49_16_32_0(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 49, 16, 32, 0);
+}
+static void linear_backward_w_49_16_32(float *x0, float *x1, const float *x2, const float *x3)
+{
+    linear_backward_w(x0, x1, x2, x3, 49, 16, 32);
+}
+static void linear_backward_x_49_16_16_0(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 49, 16, 16, 0);
+}
+static void linear_backward_w_49_16_16(float *x0, float *x1, const float *x2, const float *x3)
+{
+    linear_backward_w(x0, x1, x2, x3, 49, 16, 16);
+}
+static void attention_backward_1_49_49_4_4_0p5(float *x0, float *x1, float *x2, float *x3, float *x4, const float *x5, const float *x6, const float *x7, const float *x8, const float *x9)
+{
+    attention_backward(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, 1, 49, 49, 4, 4, 0.5f);
+}
+static void linear_backward_x_49_16_16_1(float *x0, const float *x1, const float *x2)
+{
+    linear_backward_x(x0, x1, x2, 49, 16, 16, 1);
+}
+static void relu_backward_784(float *x0, const float *x1, const float *x2)
+{
+    relu_backward(x0, x1, x2, 784);
+}
+static void positions_backward_1_49_16(float *x0, const float *x1)
+{
+    positions_backward(x0, x1, 1, 49, 16);
+}
+
+static void transpose_weights(float *t, const float *p)
+{
+    (void)t, (void)p;
+    transpose(t + transposed_head_w, 16, p + head_w, 10, 16, 10);
+    transpose(t + transposed_ff_w_down, 32, p + ff_w_down, 16, 32, 16);
+    transpose(t + transposed_ff_w_up, 16, p + ff_w_up, 32, 16, 32);
+    transpose(t + transposed_attn_w_o, 16, p + attn_w_o, 16, 16, 16);
+    transpose(t + transposed_attn_w_q, 16, p + attn_w_q, 16, 16, 16);
+    transpose(t + transposed_attn_w_k, 16, p + attn_w_k, 16, 16, 16);
+    transpose(t + transposed_attn_w_v, 16, p + attn_w_v, 16, 16, 16);
+}
+
+static void backward(float *a, float *g, const float *p, const float *t)
+{
+    (void)p, (void)t;
+    linear_backward_x_1_16_10_0(a + dff_y, t + transposed_head_w, a + dlogits);
+    linear_backward_w_1_16_10(g + head_w, g + head_b, a + ff_y, a + dlogits);
+    linear_backward_x_1_32_16_0(a + dpool_y, t + transposed_ff_w_down, a + dff_y);
+    linear_backward_w_1_32_16(g + ff_w_down, g + ff_b_down, a + pool_y, a + dff_y);
+    mean_pool_backward_1_49_32(a + dff_hidden_pre, a + dpool_y);
+    relu_backward_1568(a + dff_hidden_pre, a + ff_hidden_pre, a + dff_hidden_pre);
+    linear_backward_x_49_16_32_0(a + dattn_y, t + transposed_ff_w_up, a + dff_hidden_pre);
+    linear_backward_w_49_16_32(g + ff_w_up, g + ff_b_up, a + attn_y, a + dff_hidden_pre);
+    linear_backward_x_49_16_16_0(a + dattn_z, t + transposed_attn_w_o, a + dattn_y);
+    linear_backward_w_49_16_16(g + attn_w_o, g + attn_b_o, a + attn_z, a + dattn_y);
+    attention_backward_1_49_49_4_4_0p5(a + dattn_q, a + dattn_k, a + dattn_v, a + attn_transposed_v, a + dattn_scores, a + attn_q, a + attn_k, a + attn_v, a + attn_pattern, a + dattn_z);
+    linear_backward_x_49_16_16_0(a + dpatch_y, t + transposed_attn_w_q, a + dattn_q);
+    linear_backward_w_49_16_16(g + attn_w_q, g + attn_b_q, a + patch_y, a + dattn_q);
+    linear_backward_x_49_16_16_1(a + dpatch_y, t + transposed_attn_w_k, a + dattn_k);
+    linear_backward_w_49_16_16(g + attn_w_k, g + attn_b_k, a + patch_y, a + dattn_k);
+    linear_backward_x_49_16_16_1(a + dpatch_y, t + transposed_attn_w_v, a + dattn_v);
+    linear_backward_w_49_16_16(g + attn_w_v, g + attn_b_v, a + patch_y, a + dattn_v);
+    relu_backward_784(a + dpatch_y, a + patch_y, a + dpatch_y);
+    positions_backward_1_49_16(g + positions_pos, a + dpatch_y);
+    linear_backward_w_49_16_16(g + patch_w, g + patch_b, a + patches_y, a + dpatch_y);
+}
+
+#endif
+
+#include "host.h"
