@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 import glassformer
 from glassformer.data.dataset import Dataset, cut, digest
@@ -82,21 +81,11 @@ def assert_close(found: list[float], expected: list[float]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def compiled_quickly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Most of the time goes into compiling: without optimisations, and once what scores before and after resuming."""
-    options = {
-        "jax_disable_most_optimizations": True,
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: jax.config.values[name] for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
+def compiled_quickly() -> Iterator[None]:
+    """Most of the time goes into compiling."""
+    jax.config.update("jax_disable_most_optimizations", True)
     yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @cache
