@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from glassformer.train.run import Run
 
 import glassformer
 from glassformer.data.dataset import Dataset, cut, digest
+from glassformer.predict.run import Run
 from glassformer.train.fit import resume
 from glassformer.train.weights import load_arrays
 

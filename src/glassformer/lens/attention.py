@@ -5,6 +5,7 @@ Over a text: token_maps.py. Through an encoder and a decoder: attention_rollout.
 """
 
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +14,7 @@ import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.layers import Patches
-from glassformer.lens.attention_kind import is_pattern, kind_of
+from glassformer.lens.attention_kind import is_pattern
 from glassformer.lens.maps import AttentionMaps
 from glassformer.models.model import Network
 from glassformer.names import recording, visiting
@@ -66,7 +67,7 @@ def rollout(maps: Mapping[str, np.ndarray]) -> np.ndarray:
     Of one stack of blocks; through an encoder and a decoder: attention_rollout.py.
     """
     product = None
-    stacks = {(name.partition(".")[0], kind_of(None, name)) for name in maps}
+    stacks = {re.sub(r"\d+", "", name) for name in maps}
     if len(stacks) > 1:
         raise ShapeError(
             f"rollout: maps of {len(stacks)} stacks came ({', '.join(maps)}), expected those of one; "
