@@ -21,8 +21,8 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import glassformer
 from glassformer.data.dataset import Dataset, cut, digest
+from glassformer.predict.run import Run
 from glassformer.train.fit import resume
-from glassformer.train.run import Run
 from glassformer.train.weights import load_arrays
 
 from .native.compiled import c_compiler
@@ -42,7 +42,7 @@ def measured(run: Run, data: Dataset) -> dict[str, Any]:
 
     @jax.jit
     def forward(params: Any, samples: Any) -> Any:
-        batch = task.batch(samples, np.arange(3))
+        batch = task.batch(samples, jax.numpy.arange(3))
         return run.model.forward(params, batch.x, **batch.keywords)[0]
 
     logits = np.asarray(forward(run.params, jax.tree.map(jax.numpy.asarray, data.test))).reshape(3, -1)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassformer import formulas
 from glassformer.lens.page import web
 
 pytestmark = pytest.mark.skipif(
@@ -37,17 +38,16 @@ console.log(JSON.stringify(answers, plain));
 """
 
 
-def node(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    source = f"{web('formula.js')}\n{RUN}"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-e", source],
-        input=json.dumps(cases),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def run_node(script: str, given: str = "") -> str:
+    """What a script behind formula.js prints."""
+    command = ["node", "--input-type=module", "-e", f"{web('formula.js')}\n{script}"]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done.stdout
+
+
+def node(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return json.loads(run_node(RUN, json.dumps(cases)))
 
 
 RNG = np.random.default_rng(0)
@@ -75,7 +75,7 @@ q, k, v = draw(T, H, D), draw(S, H, D), draw(S, H, D)  # as they are stored
 scores = np.einsum("thd,shd->hts", q, k)
 mask = np.array([[1, 0, 1], [1, 1, 1], [0, 0, 0], [0, 1, 0], [1, 1, 0]], bool)  # (T, S); token 2 sees nothing
 seen_scores = np.where(mask, scores, -1e30)
-pattern = softmax(seen_scores) * mask.any(axis=-1)[:, None]
+pattern = softmax(seen_scores) * mask.any(axis=-1, keepdims=True)
 gates, w_gates, b_gates = draw(T, 4, N), draw(C, 4, N), draw(4, N)
 image = draw(4, 6, 2)  # 2 x 3 patches of 2 x 2 pixels, 2 channels
 cut = image.reshape(2, 2, 3, 2, 2).transpose(0, 2, 1, 3, 4).reshape(6, 8)
@@ -189,6 +189,32 @@ def test_every_construct_gives_what_numpy_gives() -> None:
         for found, value_ in (("cells", value), ("whole", np.swapaxes(value, 0, 1) if name in GROUPED else value)):
             close = np.isclose(np.array(answer[found], float), value_.ravel(), rtol=1e-11, atol=1e-12)
             assert close.all(), f"{equation}, {found}: {np.flatnonzero(~close)[:5]}"
+
+
+def test_the_page_has_the_functions_of_python() -> None:
+    """Each of them, and every operator, is in one of the cases above."""
+    stated = [formulas.parse(equation).expr for equation, _, _ in CASES]
+    used = {name for expr in stated for name in expr.calls()} & set(formulas.FUNCTIONS)
+    assert used == set(formulas.FUNCTIONS)
+    assert {one.kind for expr in stated for one in expr.walk()} >= set(formulas.OPERATIONS)
+    assert json.loads(run_node("console.log(JSON.stringify(Object.keys(FUNCTIONS)))")) == list(formulas.FUNCTIONS)
+
+
+def test_python_gives_the_same() -> None:
+    """Of the same cases: what the page evaluates is what the tests of the layers evaluate."""
+    for equation, given, value in CASES:
+        arrays = {name: as_formulas_see(name, one) for name, one in given.items()}
+        formula = formulas.parse(equation)
+        if "reshape" in equation:
+            continue  # takes the shape of the left side, which is known to the caller
+        found = formulas.evaluate(formula.expr, arrays.__getitem__, lambda name, _, arrays=arrays: arrays.get(name))
+        np.testing.assert_allclose(np.ravel(found), np.ravel(as_formulas_see(formula.name, value)), err_msg=equation)
+
+
+def as_formulas_see(name: str, value: Any) -> Any:
+    """Heads and gates first."""
+    grouped = name in GROUPED and np.ndim(value) > 1
+    return value if not grouped else value[:, None] if value.ndim == 2 else np.moveaxis(value, 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import struct
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,12 @@ from glassformer.lens.payload import payload
 from glassformer.lens.steps import formulas
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput, image_input
-from glassformer.models import BERT, GPT, MLP, T5, BERTFor, Images, PatchAttention, PatchBlock, ViT
+from glassformer.models import BERT, GPT, MLP, T5, BERTFor, Images, PatchAttention, PatchBlock, RecurrentLM, ViT
 from glassformer.models.bert_heads import TagHead
 from glassformer.models.patch_block import NormedResidual
 from glassformer.models.t5 import Inputs
 from glassformer.models.text import Text
-from glassformer.train.run import load
+from glassformer.predict.run import load
 
 from .browser import Tab, browser, missing
 
@@ -40,6 +41,7 @@ EVIL = "</script><img src=x onerror=alert(1)>\n<b>&\"'"
 SMALL = Images(shape=(8, 12, 1), classes=3)  # 2 x 3 patches: rows and columns cannot be mixed up
 VIT = ViT(images=SMALL, width=8, hidden=12, heads=2, depth=2)
 LONG = 1024
+OWN = "the model\u2019s answer"
 
 
 def grown(model: Any, seed: int = 0) -> Any:
@@ -92,6 +94,7 @@ VIEWS = {
     "bert": lambda: text_view(
         BERTFor(BERT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=2), TagHead(8, 17)), vocabulary=17
     ),
+    "lstm": lambda: text_view(RecurrentLM(text=Text(17, 16), width=6, hidden=6, depth=1)),
     "t5": pair_view,
 }
 SLOW = {"vit with a class token", "patch attention", "gpt, rotary", "bert", "t5"}  # each is compiled anew
@@ -324,38 +327,54 @@ def test_a_page_opens_without_error_and_asks_for_nothing(tab: Tab, folder: Path,
 @needs_browser
 @pytest.mark.parametrize("view", EACH_VIEW)
 def test_every_number_is_explained_by_the_numbers_that_made_it(tab: Tab, folder: Path, view: str) -> None:
-    """The page works cells out again from others; what comes out is what the model computed."""
+    """The page evaluates the formula that it shows, cell by cell; what comes out is what the model computed."""
     one = seen(tab, folder, view)
     one.open()
     found = tab.run(
         """(() => {
           const { trace, explain } = glassformer;
-          const wrong = [], kinds = new Set();
+          const wrong = [], silent = [], used = new Set();
           for (const name of trace.names) {
             const tensor = trace.tensor(name);
-            if (!tensor.made) continue;
+            if (!tensor.refs) { silent.push(name); continue; }
             const size = Math.max(...tensor.data.map(Math.abs), 1e-6);
+            for (const word of tensor.equation.match(/[a-z_]+(?=\\()|[-+*/@^]/g) ?? []) used.add(word);
             for (let i = 0; i < 40; i++) {
               const at = (i * 7919) % tensor.data.length;
               const made = explain(name, at);
-              kinds.add(tensor.made.kind);
-              if (!made) { wrong.push(`${name}: nothing`); continue; }
+              if (!made) { wrong.push(`${name}: nothing`); break; }
               // the gradient of a key's bias is zero, but for rounding: what cancels out counts
-              const { a, b } = made;
+              const { a, b } = made.product ?? {};
               const terms = a ? a.values.reduce((sum, x, j) => sum + Math.abs(x * (b?.values[j] ?? 1)), 0) : 0;
-              if (made.result !== null && !(Math.abs(made.result - tensor.data[at]) < 2e-4 * Math.max(size, terms)))
-                wrong.push(`${name}[${at}]: ${made.result}, not ${tensor.data[at]}`);
+              const limit = 2e-4 * Math.max(size, Number.isFinite(terms) ? terms : 0);
+              if (!(made.result === tensor.data[at] || Math.abs(made.result - tensor.data[at]) < limit))
+                wrong.push(`${name}[${at}], ${tensor.equation}: ${made.result}, not ${tensor.data[at]}`);
             }
           }
-          const made = trace.names.filter((name) => trace.tensors[name].made).length;
-          return { wrong: wrong.slice(0, 5), kinds: [...kinds], made };
+          return { wrong: wrong.slice(0, 5), silent, used: [...used], all: trace.names.length };
         })()"""
     )
     assert found["wrong"] == []
-    assert found["made"] >= (4 if view == "mlp" else 30)
+    one.open()
+    assert len(found["silent"]) < found["all"] / 2  # weights and what comes in are made of nothing
     if view == "gpt":
-        assert set(found["kinds"]) >= {"linear", "linear_t", "scores", "softmax", "mix", "dsoftmax", "dq", "dk", "dv"}
-        assert set(found["kinds"]) >= {"sum", "standard", "affine", "outer", "total", "row", "dpattern"}
+        assert set(found["used"]) >= {"@", "^", "+", "*", "softmax", "sum", "mean", "split", "join", "sum_tokens"}
+    if view == "lstm":
+        assert set(found["used"]) >= {"before", "later", "sigmoid", "tanh", "stack"}
+
+
+@needs_browser
+def test_a_formula_that_does_not_give_the_stored_value_is_marked(tab: Tab, folder: Path) -> None:
+    traced, shown = view_of("vit")
+    name = "blocks.0.attn.scores"
+    wrong = {**shown["tensors"][name], "equation": "scores = q @ k^T"}
+    path = folder / "wrong.html"
+    path.write_text(page({**shown, "tensors": {**shown["tensors"], name: wrong}}))
+    for one, equal in ((Seen(tab, path, traced), "false"), (seen(tab, folder, "vit"), "true")):
+        one.open("#step=blocks.0.attn")
+        one.point(name, 4, 2)
+        assert tab.run("document.querySelector('.panel .verdict').dataset.equal") == equal
+        assert ("✗ the stored value is" in tab.text(".panel")) == (equal == "false")
 
 
 @needs_browser
@@ -367,11 +386,16 @@ def test_pointing_at_a_cell_shows_its_number_what_made_it_and_its_gradient(vit: 
     assert vit.value("cell-gradient") == float(np.float32(traced["blocks.0.attn.dscores"][0, 1, 4, 2]))
     product = float(traced["blocks.0.attn.q"][0, 4, 1] @ traced["blocks.0.attn.k"][0, 2, 1])
     assert vit.value("cell-sum") == pytest.approx(product, rel=1e-5)
-    assert vit.value("cell-together") == pytest.approx(product / 2, rel=1e-5)  # scale 1 / sqrt(4)
+    assert vit.value("cell-result") == pytest.approx(product / 2, rel=1e-5)  # scale 1 / sqrt(4)
     panel = vit.tab.text(".panel")
     assert "head 1 · query 4 “1,1” · key 2 “0,2”" in panel
     assert "none: every token is seen" in panel
-    assert "scores = q @ k^T * scale + bias" in panel
+    assert "scores = q @ k^T * scale" in panel
+    assert "bias" not in panel
+    assert "equals the stored value" in panel
+    vit.tab.click(*vit.place(name, 4, 2))
+    vit.tab.click_on(".panel .vector .link")
+    assert vit.state()["tensor"] == "blocks.0.attn.q"
 
 
 @needs_browser
@@ -572,6 +596,91 @@ def test_a_text_that_looks_at_another_shows_both(tab: Tab, folder: Path) -> None
     one.point("decoder.blocks.0.cross.scores", 3, 2)
     assert one.value() == float(np.float32(one.traced["decoder.blocks.0.cross.scores"][0, 1, 3, 2]))
     assert "token 3" in tab.text(".caption")
+
+
+@pytest.mark.slow
+@needs_browser
+def test_a_token_that_is_only_read_has_no_answer(tab: Tab, folder: Path) -> None:
+    one = seen(tab, folder, "t5")
+    one.open("#layer=decoder.blocks.0.attn&token=3")
+    assert f"token 3: {OWN}" in tab.text(".answer .places")
+    tab.run("glassformer.state.set({ layer: 'encoder.blocks.0.attn' })")
+    tab.settle()
+    assert "token 3" in tab.text(".caption")
+    assert tab.text(".answer .places") == ""
+
+
+def unknown(view: str) -> tuple[Trace, dict[str, Any]]:
+    """The same page where nobody knows the right answer."""
+    traced, trace_input = VIEWS[view]()
+    return traced, payload(traced, replace(trace_input, is_known=False), run="a run")
+
+
+@needs_browser
+@pytest.mark.parametrize("view", ["vit", "gpt"])
+def test_only_a_known_answer_is_called_right(tab: Tab, folder: Path, view: str) -> None:
+    """Where none is known the model's own stands in for it: nothing is right, and no class is the label."""
+    path = folder / f"unknown-{view}.html"
+    traced, shown = unknown(view)
+    path.write_text(page(shown))
+    bars = "glassformer.asSvg(document.querySelector('.answer .paper').figure.picture, 300, 'light')"
+    for one, known in ((seen(tab, folder, view), True), (Seen(tab, path, traced), False)):
+        one.open()
+        if view == "vit":
+            assert (">label<" in tab.run(bars)) == known
+        else:
+            facts, place = tab.text(".facts"), tab.text(".answer .places")
+            assert ("of 9 tokens right" in facts) == known
+            assert (f"{OWN} at 9 tokens" in facts) != known
+            assert ("right is" in place) == known
+            assert OWN in place
+        assert ("against its own answer" in tab.text(".facts")) != known
+        assert ("The right answer is not known" in tab.text(".answer")) != known
+
+
+@needs_browser
+def test_columns_of_logits_are_classes(vit: Seen) -> None:
+    vit.open("#step=head")
+    vit.point("head.y", 0, 1)
+    assert "class 1 “two”" in vit.tab.text(".panel .cell-place")
+    assert "classes" in vit.tab.run("document.querySelector('[data-tensor=\"head.y\"] .shape').title")
+
+
+@needs_browser
+def test_columns_of_logits_are_symbols(tab: Tab, folder: Path) -> None:
+    one = seen(tab, folder, "gpt")
+    one.open("#step=head")
+    one.point("head.logits", 4, 15)
+    assert "symbol 15 “⏎”" in tab.text(".panel .cell-place")
+
+
+@needs_browser
+def test_all_gates_of_an_lstm_can_be_seen(tab: Tab, folder: Path) -> None:
+    one = seen(tab, folder, "lstm")
+    one.open()
+    (name,) = tab.run("glassformer.trace.names.filter((name) => name.endsWith('.pre'))")
+    scope = name.removesuffix(".pre")
+    one.open(f"#tensor={name}")
+    names = f"[...document.querySelectorAll('[data-tensor=\"{name}\"] [role=radio]')].map((one) => one.textContent)"
+    assert tab.run(names) == ["i", "f", "g", "o"]
+    for gate, letter in enumerate("ifgo"):
+        tab.click_on(f"[data-tensor='{name}'] [data-value='{gate}']")
+        one.point(name, 3, 2)
+        assert one.value() == float(np.float32(one.traced[name][0, 3, gate, 2]))
+        assert f"gate {letter} · token 3" in tab.text(".panel .cell-place")
+    one.point(f"{scope}.b_x", 2, 1)
+    assert "gate 2 “g”" in tab.text(".panel .cell-place")
+
+
+@pytest.mark.slow
+@needs_browser
+def test_buckets_of_distance_are_not_tokens(tab: Tab, folder: Path) -> None:
+    one = seen(tab, folder, "t5")
+    one.open()
+    (name, *_) = tab.run("glassformer.trace.names.filter((name) => name.endsWith('.table'))")
+    one.open(f"#tensor={name}")
+    one.point(name, 3, 1)
+    assert tab.text(".panel .cell-place") == "bucket 3 · head 1"
 
 
 @needs_browser

@@ -23,8 +23,8 @@ from glassformer.lens.page import bundle
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput, image_input, text_input
 from glassformer.models import ViT
+from glassformer.predict.run import Run, load
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import Run, load
 
 from .browser import Tab, browser, missing
 from .studio_runs import RECIPES, make_run
@@ -194,7 +194,7 @@ def studio(tab: Tab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studi
     runs = tmp_path_factory.mktemp("studio") / "runs"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(RECIPES, "vit-nano", Recipe(model=ViT()))
-        for kind in ("gpt", "iris", "vit", "vit-nano"):
+        for kind in ("gpt", "iris", "t5", "vit", "vit-nano"):
             make_run(runs / kind, kind)
     with served(runs) as (process, address):
         one = Studio(tab, address, runs, process)
@@ -423,6 +423,32 @@ def test_a_text_is_looked_at_as_it_is_typed(studio: Studio) -> None:
     assert "32" in studio.tab.text(".look .run-column .refusal")
     write(studio, "a dog")
     studio.tab.wait("document.querySelector('.look .run-column .refusal').hidden", "an answer again")
+    assert_quiet(studio)
+
+
+@needs_browser
+def test_the_answer_of_another_run_does_not_stay(studio: Studio) -> None:
+    """A GPT answers at every token, a ViT once: what the GPT said does not stand under the digit."""
+    studio.open(run="gpt")
+    studio.tab.wait("document.querySelector('.look .places').textContent", "the answer at a token")
+    studio.tab.run("studio.choose({ run: 'vit' })")
+    studio.wait_for_run(0, "vit")
+    studio.tab.settle()
+    assert studio.tab.text(".look .places") == ""
+    assert studio.says() in studio.run("vit").classes
+    assert_quiet(studio)
+
+
+@needs_browser
+@pytest.mark.slow
+def test_a_source_token_has_no_answer(studio: Studio) -> None:
+    """The encoder of a T5 reads, its decoder answers: a token of the source is not one of the target."""
+    studio.open(run="t5")
+    for layer, answers in (("decoder.blocks.0.attn", True), ("encoder.blocks.0.attn", False)):
+        studio.tab.run(f"studio.asking.set({{ layer: {json.dumps(layer)} }})")
+        studio.point(0, 1)
+        assert ("token 1: the model\u2019s answer" in studio.tab.text(".look .places")) == answers
+        assert "token 1" in studio.tab.text(".look .caption")
     assert_quiet(studio)
 
 

@@ -22,7 +22,7 @@ from glassformer.native import build
 LOOP = 4_000_000  # about 20 ms
 SOURCE = r"""
 /* The multiply-add peak. Each chain waits for itself alone, and there are enough of them to keep every unit busy. */
-#include "lanes.h"
+#include "simd.h"
 
 #if LANES == 16 || defined(__ARM_NEON)
 #define CHAINS 16

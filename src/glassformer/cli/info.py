@@ -94,7 +94,7 @@ def about_native(what: str | None, batch: int | None, changes: list[str], *, c: 
     """What the native engine makes of a model: the C itself, and the buffers."""
     from glassformer.errors import EngineError
     from glassformer.native.engine import samples_at_once
-    from glassformer.native.layers import plan_for
+    from glassformer.native.lower import plan_for
     from glassformer.native.write import source_of
     from glassformer.train.run_folder import RunFolder
 
@@ -102,12 +102,10 @@ def about_native(what: str | None, batch: int | None, changes: list[str], *, c: 
         raise typer.BadParameter("--c and --plan are about a model: name one, a preset or a run", param_hint="WHAT")
     recipe = RunFolder(Path(what)).recipe() if Path(what).is_dir() else find_recipe(what)
     model = changed(recipe.model, changes)
-    if model.input.reads != "images":
-        raise EngineError(
-            f"{what}: the native engine has C for models of images, and {type(model).__name__} reads none; leave out "
-            "--c and --plan"
-        )
-    samples, rewrites = samples_at_once(model, batch or recipe.training.batch), recipe.engine.rewrites
+    try:
+        samples, rewrites = samples_at_once(model, batch or recipe.training.batch), recipe.engine.rewrites
+    except EngineError as error:
+        raise EngineError(f"{what}: {error}; leave out --c and --plan") from None
     about: dict[str, Any] = {"model": repr(model), "samples": samples}
     if c:
         about["source"] = source_of(model, samples, rewrites=rewrites)
@@ -123,7 +121,7 @@ def placed(plan: "Plan") -> dict[str, Any]:
     from glassformer.native.write import LANES
 
     arena = place(plan, LANES)
-    calls = [call.kernel for call in (*plan.forward, *plan.backward)]
+    calls = [call.kernel for call in plan.calls]
     buffers = [
         {
             "name": buffer.name,
@@ -182,7 +180,7 @@ def call_text(calls: list[str], number: int) -> str:
 
 
 def about_run(path: Path) -> dict[str, Any]:
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
     from glassformer.train.settings import to_plain
 
     run = load(path)

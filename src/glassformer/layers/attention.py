@@ -1,18 +1,18 @@
 """Scaled dot-product attention: each query takes a weighted mean of the values, weighted by how well the keys match.
 
-forward    scores = q @ k^T * scale + bias      pattern = softmax(scores) over the keys      z = pattern @ v
-backward   dv = pattern^T @ dz                  dpattern = dz @ v^T
-           dscores = pattern * (dpattern - rowsum(dpattern * pattern))
-           dq = dscores @ k * scale             dk = dscores^T @ q * scale
-           dbias = dscores, summed over the axes it is shared along
+forward    scale = 1 / sqrt(D)      scores = q @ k^T * scale + bias
+           pattern = softmax(masked(scores, mask))      z = pattern @ v
+backward   dv = pattern^T @ dz      dpattern = dz @ v^T
+           dscores = pattern * (dpattern - sum(dpattern * pattern))
+           dq = dscores @ k * scale      dk = dscores^T @ q * scale      dbias = sum_to(dscores, bias)
 
-Self-attention and cross-attention are the same layer: keys and values may come from another sequence of another
-length. Where the mask is False the query may not look; a query that may look nowhere gets z = 0 and passes no gradient.
-Derived in docs/derivations/attention.md.
+The softmax runs over the keys. Self-attention and cross-attention are the same layer: keys and values may come from
+another sequence of another length. Where the mask is False the query may not look; a query that may look nowhere gets
+z = 0 and passes no gradient. Derived in docs/derivations/attention.md.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 
@@ -41,6 +41,7 @@ class Cache(NamedTuple):
 @dataclass(frozen=True)
 class Attention:
     scale: float | None = None  # None: 1 / sqrt(D), which keeps the variance of the scores at 1
+    axes: ClassVar = {"scores": "B H T S"}
 
     def init(self, key: Key) -> None:
         return None

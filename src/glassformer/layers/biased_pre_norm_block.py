@@ -1,14 +1,16 @@
-"""Encoder block of T5: the pre-norm block, with a bias on the scores that comes in beside x.
+"""Pre-norm block of T5's encoder: with a bias on the scores that comes in beside x.
 
-forward    resid_mid  = resid_pre + drop1(attn(h, h, bias)), where h = norm1(resid_pre)
+forward    h = norm1(resid_pre)      resid_mid = resid_pre + drop1(attn(h, h, bias))
            resid_post = resid_mid + drop2(ff(norm2(resid_mid)))
-backward   that of pre_norm_block.py; all blocks read the same bias, so a model adds up the gradients that each returns
+backward   dresid_mid = dresid_post + norm2.backward(ff.backward(drop2.backward(dresid_post)))
+           dresid_pre = dresid_mid + norm1.backward(attn.dquery + attn.dmemory)
 
-Its weights and what it keeps are those of pre_norm_block.py. The bias is made by relative_bias.py.
+Its weights and what it keeps are those of pre_norm_block.py. The bias is made by relative_bias.py; all blocks read the
+same one, so a model adds up the gradients that each returns.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
@@ -31,6 +33,7 @@ class BiasedPreNormBlock:
     attn: Layer  # multi-head or grouped-query
     ff: Layer  # feed-forward, gated or not
     dropout: Dropout = Dropout(0.0)
+    axes: ClassVar = {"resid_mid": "B T C"}
 
     def init(self, key: Key) -> Params:
         key_norm1, key_attn, key_norm2, key_ff = jax.random.split(key, 4)

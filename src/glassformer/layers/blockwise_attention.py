@@ -1,15 +1,13 @@
 """Blockwise attention: exactly what attention.py computes, without ever holding the T x S pattern.
 
-forward    for each block of queries, over the blocks of keys, with the highest score and the sums so far:
-           scores = q @ k^T * scale
-           new = max(highest, max(scores))        weight = exp(scores - new)       rescale = exp(highest - new)
-           total = total * rescale + sum(weight)  mix = mix * rescale + weight @ v
-           then  z = mix / total                  lse = highest + log(total), one number for each query
-backward   for each pair of blocks again:
-           pattern = exp(scores - lse)            dv += pattern^T @ dz             dpattern = dz @ v^T
-           dscores = pattern * (dpattern - rowsum(dz * z))
-           dq += dscores @ k * scale              dk += dscores^T @ q * scale
+forward    scale = 1 / sqrt(D)                     scores = masked(past(q @ k^T * scale, causal), keep)
+           z = softmax(scores) @ v                 lse = log(sum(exp(scores)))
+backward   pattern = exp(scores - column(lse))     dscores = pattern * (dz @ v^T - sum(dz * z))
+           dv = pattern^T @ dz                     dq = dscores @ k * scale      dk = dscores^T @ q * scale
 
+For each block of queries, over the blocks of keys, with the highest score and the sums so far:
+    new = max(highest, max(scores)), weight = exp(scores - new), rescale = exp(highest - new),
+    total = total * rescale + sum(weight), mix = mix * rescale + weight @ v; then z = mix / total.
 Softmax needs the maximum and the sum of a whole row. Both can be brought up to date block by block, if what was summed
 under an older maximum is scaled down to the new one. The backward makes each block of the pattern again from lse, and
 needs no whole row of it either: rowsum(dpattern * pattern) = rowsum(dz * z), step 5 of docs/derivations/attention.md.

@@ -1,8 +1,8 @@
 """Causal self-attention: a sequence looks at itself, each token at itself and at what came before.
 
-forward    y = self_attention(x), where token t sees the tokens 0 … t and, of those, what the mask allows
-backward   that of self_attention.py: a mask has no gradient
+backward   dx = dquery + dmemory
 
+Token t sees the tokens 0 … t and, of those, what the mask allows; else self_attention.py: a mask has no gradient.
 As in GPT: put it into a block, and the block is a language model's. A mask is only needed for padding.
 """
 

@@ -1,7 +1,6 @@
 """Chain: one layer after the other.
 
-forward    x -> part 0 -> part 1 -> … -> y
-backward   dy -> … -> part 1 -> part 0 -> dx
+x -> part 0 -> part 1 -> … -> y, and back dy -> … -> part 1 -> part 0 -> dx
 """
 
 from dataclasses import dataclass

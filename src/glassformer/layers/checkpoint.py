@@ -1,8 +1,6 @@
 """Checkpoint: keep only what a layer was given, and make its cache again when the backward needs it.
 
-forward    y, cache = inner(x), and the cache is dropped
-backward   y, cache = inner(x) once more, then dx, dparams = inner's own backward
-
+Forward runs the inner layer and drops its cache; backward runs it once more, then the inner layer's own backward.
 One more forward, for the memory of the cache: of a stack of blocks, only the one at work has its inside in memory.
 Params and names are the inner layer's; masks and the random key are kept beside x, so that it does the same again.
 """

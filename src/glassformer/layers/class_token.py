@@ -1,7 +1,7 @@
 """Class token: put one learned token in front of the sequence, for the model to gather its answer in.
 
-forward    y = [token, x]
-backward   dtoken = dy at position 0, summed over the batch      dx = dy at the other positions
+forward    y = concat(token, x)
+backward   dtoken = first(dy)      dx = rest(dy)
 """
 
 from dataclasses import dataclass

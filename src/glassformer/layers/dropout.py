@@ -1,7 +1,9 @@
 """Dropout: in training, forget a random share of the values and scale up the survivors so that the sum stays level.
 
-forward    y = x / (1 - rate) where kept, else 0      without a key (evaluation): y = x
-backward   dx = dy / (1 - rate) where kept, else 0    without a key: dx = dy
+forward    y = x * keep / (1 - rate)
+backward   dx = dy * keep / (1 - rate)
+
+Without a key (evaluation) nothing is dropped: y = x, dx = dy.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,9 @@
 """Embedding: a table with one row per symbol; a token's value is the row of its symbol.
 
-forward    y[b, t] = emb[ids[b, t]]
-backward   demb[v] = the sum of dy over every place where v was looked up; ids are integers and have no gradient
+forward    y = emb[ids]
+backward   demb = onehot(ids, V)^T @ dy
+
+A row's gradient is the sum of dy over every place where it was looked up; ids are integers and have no gradient.
 """
 
 from dataclasses import dataclass

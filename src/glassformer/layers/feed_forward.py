@@ -1,11 +1,13 @@
 """Feed-forward: each token by itself through a wider layer and back.
 
 forward    hidden_pre = x @ w_up + b_up      hidden = activation(hidden_pre)      y = hidden @ w_down + b_down
-backward   the same three lines from the bottom
+backward   dhidden = dy @ w_down^T           dhidden_pre = activation.backward(dhidden)
+           dx = dhidden_pre @ w_up^T         dw_up = x^T @ dhidden_pre            dw_down = hidden^T @ dy
+           db_up = sum_tokens(dhidden_pre)   db_down = sum_tokens(dy)
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +39,7 @@ class FeedForward:
     hidden: int  # F
     activation: Layer = GELU()  # any layer without parameters
     bias: bool = True
+    axes: ClassVar = {"hidden_pre": "B T F"}
 
     def __post_init__(self) -> None:
         at_least("feed-forward", 1, width=self.width, hidden=self.hidden)

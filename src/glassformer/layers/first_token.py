@@ -1,7 +1,9 @@
 """First-token pool: the answer is read off position 0, where the class token stands.
 
-forward    y = x[:, 0]
-backward   dx = dy at position 0, zero elsewhere
+forward    y = first(x)
+backward   dx = fill(dy, T)
+
+The gradient stands at position 0, zeros elsewhere.
 """
 
 from dataclasses import dataclass

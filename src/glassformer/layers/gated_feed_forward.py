@@ -1,15 +1,18 @@
 """Gated feed-forward: two wide layers side by side, one of which decides how much of the other passes.
 
-forward    gate_pre = x @ w_gate + b_gate      gate = activation(gate_pre)      up = x @ w_up + b_up
-           hidden = gate * up                  y = hidden @ w_down + b_down
-backward   dgate = dhidden * up                dup = dhidden * gate
-           x went into gate_pre and into up, so its gradient is the sum of both
+forward    gate_pre = x @ w_gate + b_gate    gate = activation(gate_pre)        up = x @ w_up + b_up
+           hidden = gate * up                y = hidden @ w_down + b_down
+backward   dhidden = dy @ w_down^T           dgate = dhidden * up               dup = dhidden * gate
+           dgate_pre = activation.backward(dgate)      dx = dgate_pre @ w_gate^T + dup @ w_up^T
+           dw_gate = x^T @ dgate_pre         dw_up = x^T @ dup                  dw_down = hidden^T @ dy
+           db_gate = sum_tokens(dgate_pre)   db_up = sum_tokens(dup)            db_down = sum_tokens(dy)
 
+x went into gate_pre and into up, so its gradient is the sum of both.
 With SiLU this is SwiGLU (Llama), with GELUTanh the gated GELU of T5 v1.1; both leave the biases out. Shazeer, 2020.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +47,7 @@ class GatedFeedForward:
     hidden: int  # F
     activation: Layer = SiLU()  # any layer without parameters
     bias: bool = False
+    axes: ClassVar = {"gate_pre": "B T F", "hidden": "B T F"}
 
     def __post_init__(self) -> None:
         at_least("gated feed-forward", 1, width=self.width, hidden=self.hidden)

@@ -1,9 +1,9 @@
 """GELU, exact: x times the probability that a standard normal variable is below x.
 
 forward    cdf = (1 + erf(x / sqrt(2))) / 2      y = x * cdf
-backward   dx = dy * (cdf + x * pdf)             pdf = exp(-x^2 / 2) / sqrt(2 pi), the derivative of cdf
+backward   pdf = exp(-x^2 / 2) / sqrt(2 * pi)    dx = dy * (cdf + x * pdf)
 
-Hendrycks and Gimpel, 2016. For the approximation by tanh see gelu_tanh.py.
+pdf is the derivative of cdf. Hendrycks and Gimpel, 2016. For the approximation by tanh see gelu_tanh.py.
 """
 
 import math

@@ -1,9 +1,8 @@
 """GELU by tanh: the approximation that GPT-2 was trained with.
 
-forward    u = sqrt(2/pi) * (x + 0.044715 x^3)      gate = (1 + tanh(u)) / 2      y = x * gate
-backward   du/dx = sqrt(2/pi) * (1 + 3 * 0.044715 x^2)
-           dgate/du = (1 - tanh(u)^2) / 2 = 2 * gate * (1 - gate)
-           dx = dy * (gate + x * dgate/du * du/dx)
+forward    u = sqrt(2 / pi) * (x + 0.044715 * x^3)      gate = (1 + tanh(u)) / 2      y = x * gate
+backward   dgate = dy * x      du = dgate * 2 * gate * (1 - gate)
+           dx = dy * gate + du * sqrt(2 / pi) * (1 + 3 * 0.044715 * x^2)
 """
 
 import math

@@ -1,11 +1,19 @@
 """Grouped-query attention: H query heads share J heads of keys and values, so that less is kept while generating.
 
-forward    q = query @ w_q + b_q, in H heads      k, v = memory @ w_k + b_k, memory @ w_v + b_v, in J heads
-           [q, k turned by their places: rotary.py]
-           each head of k and v serves a group of H / J heads of q; attend; joined = the heads' z side by side
-           y = joined @ w_o + b_o
-backward   the same lines from the bottom; a head of k and v receives the sum of the gradients of its group
+forward    q = rotary_q(split(query @ w_q + b_q, H))
+           k_shared = rotary_k(split(memory @ w_k + b_k, J))      v_shared = split(memory @ w_v + b_v, J)
+           k = repeat(k_shared, H)      v = repeat(v_shared, H)
+           joined = join(z)             y = joined @ w_o + b_o
+backward   djoined = dy @ w_o^T         dz = split(djoined, H)
+           dk_shared = group_sum(dk, J)             dv_shared = group_sum(dv, J)
+           from_q = join(rotary_q.backward(dq))     from_k = join(rotary_k.backward(dk_shared))
+           dquery = from_q @ w_q^T      dmemory = from_k @ w_k^T + join(dv_shared) @ w_v^T
+           dw_q = query^T @ from_q      dw_k = memory^T @ from_k      dw_v = memory^T @ join(dv_shared)
+           db_q = sum_tokens(from_q)    db_k = sum_tokens(from_k)     db_v = sum_tokens(join(dv_shared))
+           dw_o = joined^T @ dy         db_o = sum_tokens(dy)
 
+From q, k and v to z: attention.py. Each head of k and v serves a group of H / J heads of q, and receives the sum of the
+gradients of its group. Rotary positions (rotary.py) turn q and k by their places.
 J = H is multi-head attention (with rotary positions as in Llama), J = 1 multi-query attention. Ainslie et al., 2023.
 """
 

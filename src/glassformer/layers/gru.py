@@ -1,23 +1,24 @@
 """GRU: a recurrent layer whose gates mix the old state with a new one. The result is the state after each token.
 
-forward    from_x = x @ w_x + b_x      from_h = h_before @ w_h + b_h, for r, z and n side by side      for t = 0, 1, …
-           r = sigmoid(from_x_r + from_h_r)      z = sigmoid(from_x_z + from_h_z)
-           n = tanh(from_x_n + r * m)            m = from_h_n      h = (1 - z) * n + z * h_before
-backward   dh = dy + dh_later          dn = dh * (1 - z)          dz = dh * (h_before - n)             for t = …, 1, 0
-           dpre_n = dn * (1 - n^2)     dm = dpre_n * r            dr = dpre_n * m
-           dpre_r = dr * r (1 - r)     dpre_z = dz * z (1 - z)
-           dfrom_x = (dpre_r, dpre_z, dpre_n)                     dfrom_h = (dpre_r, dpre_z, dm)
-           dh_later = dh * z + dfrom_h @ w_h^T, handed to the time before
-           dx = dfrom_x @ w_x^T        dw_x = x^T @ dfrom_x       dw_h = h_before^T @ dfrom_h
-           db_x = sum of dfrom_x       db_h = sum of dfrom_h
+forward    from_x = x @ w_x + b_x                     from_h = before(h) @ w_h + b_h
+           r = sigmoid(from_x[0] + from_h[0])         z = sigmoid(from_x[1] + from_h[1])
+           m = from_h[2]                              n = tanh(from_x[2] + r * m)
+           h = (1 - z) * n + z * before(h)
+backward   dh = dy + later(dh * z + sum_heads(dfrom_h @ w_h^T))
+           dn = dh * (1 - z)        dz = dh * (before(h) - n)
+           dpre = dn * (1 - n^2)    dm = dpre * r      dr = dpre * m
+           dfrom_x = stack(dr * r * (1 - r), dz * z * (1 - z), dpre)
+           dfrom_h = stack(dr * r * (1 - r), dz * z * (1 - z), dm)
+           dx = sum_heads(dfrom_x @ w_x^T)      dw_x = x^T @ dfrom_x      dw_h = before(h)^T @ dfrom_h
+           db_x = sum_tokens(dfrom_x)           db_h = sum_tokens(dfrom_h)
 
-The reset gate r is applied after the projection of the state, its bias included, as in torch.nn.GRU (and cuDNN), so
-that their weights fit. The first h_before is 0.
+Three gates stand side by side in from_x and from_h: r, z, n. The reset gate r is applied after the projection of the
+state, its bias included, as in torch.nn.GRU (and cuDNN), so that their weights fit. Before the first token h is 0.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +51,8 @@ class GRU:
     inputs: int  # I
     outputs: int  # O
     bias: bool = True
+    axes: ClassVar = {"from_x": "B T 3 O", "from_h": "B T 3 O"}
+    gates: ClassVar = ("r", "z", "n")
 
     def __post_init__(self) -> None:
         at_least("gru", 1, inputs=self.inputs, outputs=self.outputs)

@@ -1,7 +1,10 @@
 """Layer normalisation: bring each token to mean 0 and variance 1, then apply a learned gain and bias.
 
-forward    std_inv = 1 / sqrt(var(x) + eps)      xhat = (x - mean(x)) * std_inv      y = xhat * gain + bias
-backward   dxhat = dy * gain                     dx = std_inv * (dxhat - mean(dxhat) - xhat * mean(dxhat * xhat))
+forward    centred = x - mean(x)      std_inv = 1 / sqrt(mean(centred^2) + eps)
+           xhat = centred * std_inv   y = xhat * gain + bias
+backward   dxhat = dy * gain          dx = std_inv * (dxhat - mean(dxhat) - xhat * mean(dxhat * xhat))
+           dgain = sum_tokens(dy * xhat)      dbias = sum_tokens(dy)
+
 Derived in docs/derivations/layer_norm.md.
 """
 

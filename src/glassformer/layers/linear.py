@@ -1,7 +1,7 @@
 """Linear: every token through the same matrix.
 
 forward    y = x @ w + b
-backward   dx = dy @ w^T      dw = x^T @ dy, summed over all tokens      db = dy, summed over all tokens
+backward   dx = dy @ w^T      dw = x^T @ dy      db = sum_tokens(dy)
 """
 
 from dataclasses import dataclass

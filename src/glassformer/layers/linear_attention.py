@@ -1,18 +1,17 @@
 """Linear attention: the softmax is replaced by a product of features, so that the keys can be summed up beforehand.
 
-forward    q_features = elu(q) + 1      k_features = elu(k) + 1, all positive
-           mix[t]   = sum over s of (q_features[t] . k_features[s]) * v[s]
-           total[t] = sum over s of  q_features[t] . k_features[s]                    z = mix / total
-backward   dmix = dz / total            dtotal = -sum(dz * z) / total
-           with v and a 1 beside it, dmix and dtotal side by side, for every t that sees s:
-           dq_features[t] = sum over s of (dmix[t] . v[s]) * k_features[s]
-           dk_features[s] = sum over t of (v[s] . dmix[t]) * q_features[t]
-           dv[s]          = sum over t of (k_features[s] . q_features[t]) * dmix[t]
-           dq = dq_features * min(q_features, 1)      dk = dk_features * min(k_features, 1)
+forward    q_features = max(q, 0) + exp(min(q, 0))      k_features = (max(k, 0) + exp(min(k, 0))) * column(keep)
+           weight = lower(q_features @ k_features^T, causal)
+           total = sum(weight)                          z = weight @ v / total
+backward   dtotal = -sum(dz * z) / total                dweight = lower(dz / total @ v^T + dtotal, causal)
+           dq_features = dweight @ k_features           dk_features = dweight^T @ q_features
+           dv = weight^T @ (dz / total)
+           dq = dq_features * min(q_features, 1)        dk = dk_features * min(k_features, 1)
 
-All four sums are one function, `weighted`, whose brackets can be moved: q @ (k^T @ v) costs T * D^2 instead of T^2 * D,
-and no T x S matrix is made. Causal, s runs up to t: block by block, with the sum of what came before (the backward of k
-and v: of what comes after). Katharopoulos et al. 2020. The slope of elu(x) + 1 is 1 above 0 and exp(x), itself, below.
+The features are elu(x) + 1, all positive; their slope is 1 above 0 and exp(x), itself, below. The T x S matrices of
+weights stand in the formulas only: all four sums are one function, `weighted`, whose brackets can be moved:
+q @ (k^T @ v) costs T * D^2 instead of T^2 * D. Causal, s runs up to t: block by block, with the sum of what came before
+(the backward of k and v: of what comes after). Katharopoulos et al. 2020.
 """
 
 from dataclasses import dataclass

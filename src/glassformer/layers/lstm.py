@@ -1,21 +1,23 @@
 """LSTM: a recurrent layer with a memory cell that gates open and close. The result is the state after each token.
 
-forward    pre = x @ w_x + b_x + h_before @ w_h + b_h, for four gates side by side               for t = 0, 1, …
-           i = sigmoid(pre_i)      f = sigmoid(pre_f)      g = tanh(pre_g)      o = sigmoid(pre_o)
-           c = f * c_before + i * g                        h = o * tanh(c)
-backward   dh = dy + dh_later      do = dh * tanh(c)       dc = dh * o * (1 - tanh(c)^2) + dc_later     for t = …, 1, 0
-           di = dc * g             df = dc * c_before      dg = dc * i
-           dpre: each of these times the slope of its gate, i (1 - i), f (1 - f), 1 - g^2, o (1 - o)
-           dc_later = dc * f       dh_later = dpre @ w_h^T, both handed to the time before
-           dx = dpre @ w_x^T       dw_x = x^T @ dpre       dw_h = h_before^T @ dpre       db_x = db_h = sum of dpre
+forward    pre = x @ w_x + b_x + before(h) @ w_h + b_h
+           i = sigmoid(pre[0])      f = sigmoid(pre[1])      g = tanh(pre[2])      o = sigmoid(pre[3])
+           c = f * before(c) + i * g      h = o * tanh(c)
+backward   dh = dy + later(sum_heads(dpre @ w_h^T))      do = dh * tanh(c)
+           dc = dh * o * (1 - tanh(c)^2) + later(dc * f)
+           di = dc * g      df = dc * before(c)      dg = dc * i
+           dpre = stack(di * i * (1 - i), df * f * (1 - f), dg * (1 - g^2), do * o * (1 - o))
+           dx = sum_heads(dpre @ w_x^T)      dw_x = x^T @ dpre      dw_h = before(h)^T @ dpre
+           db_x = sum_tokens(dpre)           db_h = sum_tokens(dpre)
 
+Four gates stand side by side in pre: i, f, g, o. Forward goes through the times 0, 1, …, backward from the last.
 Along the cell the gradient is only ever multiplied by f: where that gate is open, it comes back from far unharmed.
-The first h_before and c_before are 0. As torch.nn.LSTM, both biases included, so that its weights fit.
+Before the first token h and c are 0. As torch.nn.LSTM, both biases included, so that its weights fit.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +51,8 @@ class LSTM:
     inputs: int  # I
     outputs: int  # O
     bias: bool = True
+    axes: ClassVar = {"pre": "B T 4 O"}
+    gates: ClassVar = ("i", "f", "g", "o")
 
     def __post_init__(self) -> None:
         at_least("lstm", 1, inputs=self.inputs, outputs=self.outputs)

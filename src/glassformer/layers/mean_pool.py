@@ -1,7 +1,9 @@
 """Mean pool: one vector for the whole sequence, the mean of its tokens.
 
-forward    y = mean of x over the tokens
-backward   dx = dy / T at every token
+forward    y = mean_tokens(x)
+backward   dx = dy / T
+
+Every token receives the same gradient.
 """
 
 from dataclasses import dataclass

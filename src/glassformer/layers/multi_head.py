@@ -1,12 +1,16 @@
 """Multi-head attention: project into H heads, let each attend by itself, join them and project back.
 
-forward    q = query @ w_q + b_q      k = memory @ w_k + b_k      v = memory @ w_v + b_v
-           split each into H heads of D = C / H; attend in each; joined = the heads' z side by side
-           y = joined @ w_o + b_o
-backward   the same lines from the bottom; memory went into k and into v, so its gradient is the sum of both
+forward    q = split(query @ w_q + b_q, H)      k = split(memory @ w_k + b_k, H)      v = split(memory @ w_v + b_v, H)
+           joined = join(z)      y = joined @ w_o + b_o
+backward   djoined = dy @ w_o^T      dz = split(djoined, H)
+           dquery = join(dq) @ w_q^T      dmemory = join(dk) @ w_k^T + join(dv) @ w_v^T
+           dw_q = query^T @ join(dq)      dw_k = memory^T @ join(dk)      dw_v = memory^T @ join(dv)
+           db_q = sum_tokens(join(dq))    db_k = sum_tokens(join(dk))     db_v = sum_tokens(join(dv))
+           dw_o = joined^T @ dy           db_o = sum_tokens(dy)
 
-Query and memory are the same tokens in self-attention (self_attention.py) and two sequences in cross-attention.
-Rotary positions and key heads that several query heads share: grouped_query.py.
+From q, k and v to z: attention.py, in each head of D = A / H. Memory went into k and into v, so its gradient is the
+sum of both. Query and memory are the same tokens in self-attention (self_attention.py) and two sequences in
+cross-attention. Rotary positions and key heads that several query heads share: grouped_query.py.
 Derived in docs/derivations/multi_head.md.
 """
 

@@ -1,9 +1,10 @@
 """Patches: cut an image into square patches; each becomes a token of raw pixels.
 
-forward    token t = py * columns + px holds the pixels (py*P + dy, px*P + dx), dy first, then dx, then the channel
-backward   the same pixels, put back: every pixel is in exactly one patch
+forward    y = patches(x, size)
+backward   dx = unpatches(dy, size, X)
 
-A rearrangement only: nothing is computed, so nothing is cached.
+Token t = py * columns + px holds the pixels (py*P + dy, px*P + dx), dy first, then dx, then the channel. Backward puts
+the same pixels back: every pixel is in exactly one patch. Nothing is computed, so nothing is cached.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Positions: add a table to the tokens that says where each one stands. Attention alone does not see order.
 
-forward    y[b, t] = x[b, t] + pos[t]
-backward   dx = dy      dpos = dy summed over the batch
+forward    y = x + rows(pos, T)
+backward   dx = dy      dpos = fill(dy, M)
 
 The starts below say how the table begins. It is then trained like any weight or, with `trained=False`, stays so.
 """
@@ -108,6 +108,11 @@ class Positions:
     start: Start = Uniform(0.1)
     trained: bool = True
 
+    @property
+    def pos(self) -> Float[Array, "M C"]:
+        """The table where it is fixed."""
+        return self.start.table(None, self.tokens, self.width)
+
     def init(self, key: Key) -> Params:
         return Params(pos=self.start.table(key, self.tokens, self.width) if self.trained else None)
 
@@ -118,7 +123,7 @@ class Positions:
             raise ShapeError(f"positions: {came} tokens came, the table has {self.tokens}; make it with tokens={came}")
         pos = params.pos
         if pos is None:
-            pos = self.start.table(None, self.tokens, self.width).astype(x.dtype)
+            pos = self.pos.astype(x.dtype)
         y = tag("y", x + pos[:came])
         return y, None
 

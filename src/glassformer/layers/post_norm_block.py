@@ -1,14 +1,16 @@
-"""Encoder block as in the original transformer: add first, then normalise the sum.
+"""Post-norm block, as in the original transformer: add first, then normalise the sum.
 
-forward    mid = norm1(x + drop1(attn(x)))
-           y   = norm2(mid + drop2(ff(mid)))
-backward   through each norm to its sum, where the gradient goes both ways; where they part, it adds up
+forward    sum1 = x + drop1(attn(x))          mid = norm1(sum1)
+           sum2 = mid + drop2(ff(mid))        y = norm2(sum2)
+backward   dsum2 = norm2.backward(dy)         dmid = dsum2 + ff.backward(drop2.backward(dsum2))
+           dsum1 = norm1.backward(dmid)       dx = dsum1 + attn.backward(drop1.backward(dsum1))
 
+At each sum the gradient goes both ways; where they part, it adds up.
 Vaswani et al., 2017, and BERT. The order most later models use is pre_norm_block.py.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -41,6 +43,7 @@ class PostNormBlock:
     attn: Layer  # self-attention of any kind, causal or not
     ff: Layer  # feed-forward, gated or not
     dropout: Dropout = Dropout(0.0)
+    axes: ClassVar = {"sum1": "B T C", "sum2": "B T C"}
 
     def init(self, key: Key) -> Params:
         key_attn, key_norm1, key_ff, key_norm2 = jax.random.split(key, 4)

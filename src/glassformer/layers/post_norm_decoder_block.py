@@ -1,15 +1,18 @@
-"""Decoder block as in the original transformer: look back, look at a memory, feed-forward; normalise after each sum.
+"""Post-norm decoder block, as in the original transformer: look back, look at a memory, feed-forward.
 
-forward    mid   = norm1(x + drop1(attn(x, x, bias))), where token t sees 0 … t
-           found = norm2(mid + drop2(cross(mid, memory)))
-           y     = norm3(found + drop3(ff(found)))
-backward   through each norm to its sum, where the gradient goes both ways; where they part, it adds up
+forward    sum1 = x + drop1(attn(x, x, bias))             mid = norm1(sum1)
+           sum2 = mid + drop2(cross(mid, memory))         found = norm2(sum2)
+           sum3 = found + drop3(ff(found))                y = norm3(sum3)
+backward   dsum3 = norm3.backward(dy)                     dfound = dsum3 + ff.backward(drop3.backward(dsum3))
+           dsum2 = norm2.backward(dfound)                 dmid = dsum2 + cross.dquery
+           dsum1 = norm1.backward(dmid)                   dx = dsum1 + attn.dquery + attn.dmemory
 
+In attn token t sees 0 … t. At each sum the gradient goes both ways; where they part, it adds up.
 Vaswani et al., 2017. The order most later models use is pre_norm_decoder_block.py.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -50,6 +53,7 @@ class PostNormDecoderBlock:
     cross: Layer  # likewise
     ff: Layer  # feed-forward, gated or not
     dropout: Dropout = Dropout(0.0)
+    axes: ClassVar = {"sum1": "B T C", "sum2": "B T C", "sum3": "B T C"}
 
     def init(self, key: Key) -> Params:
         key_attn, key_norm1, key_cross, key_norm2, key_ff, key_norm3 = jax.random.split(key, 6)

@@ -1,7 +1,7 @@
 """Pre-norm: a layer that sees its input normalised. With a residual around it, it is one branch of a pre-norm block.
 
-forward    h = norm(x)      y = inner(h)
-backward   dh = inner's dx      dx = norm's dx
+forward    y = inner(norm(x))
+backward   dx = norm.backward(inner.backward(dy))
 """
 
 from dataclasses import dataclass

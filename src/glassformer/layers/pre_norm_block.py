@@ -1,14 +1,16 @@
-"""Encoder block, norm first: the residual stream is only ever added to, so the gradient has a straight way back.
+"""Pre-norm block: the residual stream is only ever added to, so the gradient has a straight way back.
 
-forward    resid_mid  = resid_pre + drop1(attn(norm1(resid_pre)))
+forward    resid_mid = resid_pre + drop1(attn(norm1(resid_pre)))
            resid_post = resid_mid + drop2(ff(norm2(resid_mid)))
-backward   at each sum the gradient goes both ways, along the stream and through the branch; where they part, it adds up
+backward   dresid_mid = dresid_post + norm2.backward(ff.backward(drop2.backward(dresid_post)))
+           dresid_pre = dresid_mid + norm1.backward(attn.backward(drop1.backward(dresid_mid)))
 
+At each sum the gradient goes both ways, along the stream and through the branch; where they part, it adds up.
 As in GPT-2 and ViT; the order of the original paper is post_norm_block.py.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -41,6 +43,7 @@ class PreNormBlock:
     attn: Layer  # self-attention of any kind, causal or not
     ff: Layer  # feed-forward, gated or not
     dropout: Dropout = Dropout(0.0)
+    axes: ClassVar = {"resid_mid": "B T C"}
 
     def init(self, key: Key) -> Params:
         key_norm1, key_attn, key_norm2, key_ff = jax.random.split(key, 4)

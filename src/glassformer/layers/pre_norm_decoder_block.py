@@ -1,15 +1,19 @@
-"""Decoder block, norm first: look back at the own sequence, then at a memory (what an encoder read), then feed-forward.
+"""Pre-norm decoder block: look back at the own sequence, then at a memory (what an encoder read), then feed-forward.
 
-forward    resid_mid   = resid_pre + drop1(attn(h, h, bias)), where h = norm1(resid_pre); token t sees 0 … t
+forward    h = norm1(resid_pre)      resid_mid = resid_pre + drop1(attn(h, h, bias))
            resid_cross = resid_mid + drop2(cross(norm2(resid_mid), memory))
-           resid_post  = resid_cross + drop3(ff(norm3(resid_cross)))
-backward   at each sum the gradient goes both ways, along the stream and through the branch; where they part, it adds up
+           resid_post = resid_cross + drop3(ff(norm3(resid_cross)))
+backward   dresid_cross = dresid_post + norm3.backward(ff.backward(drop3.backward(dresid_post)))
+           dresid_mid = dresid_cross + norm2.backward(cross.dquery)
+           dresid_pre = dresid_mid + norm1.backward(attn.dquery + attn.dmemory)
 
-As in T5, whose blocks all read the same memory and the same bias: a model adds up the gradients that each returns.
+In attn token t sees 0 … t. At each sum the gradient goes both ways, along the stream and through the branch; where they
+part, it adds up. As in T5, whose blocks all read the same memory and the same bias: a model adds up the gradients that
+each returns.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -55,6 +59,7 @@ class PreNormDecoderBlock:
     cross: Layer  # likewise
     ff: Layer  # feed-forward, gated or not
     dropout: Dropout = Dropout(0.0)
+    axes: ClassVar = {"resid_mid": "B T C", "resid_cross": "B T C"}
 
     def init(self, key: Key) -> Params:
         key_norm1, key_attn, key_norm2, key_cross, key_norm3, key_ff = jax.random.split(key, 6)

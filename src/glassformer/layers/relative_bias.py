@@ -1,8 +1,10 @@
 """Relative-position bias: each head has a learned number for how far a source stands from a query. Added to the scores.
 
-forward    bucket[t, s] = bucket_of(memory[s] - query[t])      bias[h, t, s] = table[bucket[t, s], h]
-backward   dtable[r, h] = dbias[h] summed over every t, s that fell into bucket r; places are integers, no gradient
+forward    bias = by_bucket(table, bucket)
+backward   dtable = bucket_sum(dbias, bucket, R)
 
+bias[h, t, s] = table[bucket[t, s], h], where bucket[t, s] is that of the distance memory[s] - query[t]; dtable[r, h] is
+dbias[h] summed over every t, s that fell into bucket r. Places are integers and have no gradient.
 Near distances have a bucket each, far ones share buckets that widen like the logarithm, and all from `reach` on share
 the last. Bidirectional: half of the buckets lie behind the query, half ahead of it. One-way (for a decoder): all lie
 behind, and what is ahead counts as distance 0. Exactly as in T5 (Raffel et al., 2020).

@@ -1,7 +1,9 @@
 """ReLU: keep what is positive.
 
 forward    y = max(x, 0)
-backward   dx = dy where y > 0, else 0
+backward   dx = dy * step(y)
+
+step is 1 where y > 0, else 0.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,9 @@
 """Residual: add a layer's result to its input.
 
 forward    y = x + inner(x)
-backward   dx = dy + dinner: the gradient goes straight on, and through the layer
+backward   dx = dy + inner.backward(dy)
+
+The gradient goes straight on, and through the layer.
 """
 
 from dataclasses import dataclass

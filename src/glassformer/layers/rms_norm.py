@@ -1,7 +1,8 @@
 """RMS normalisation: bring each token to unit root-mean-square, then apply a learned gain.
 
 forward    rms_inv = 1 / sqrt(mean(x^2) + eps)      xhat = x * rms_inv      y = xhat * gain
-backward   dxhat = dy * gain                        dx = rms_inv * (dxhat - xhat * mean(dxhat * xhat))
+backward   dxhat = dy * gain      dx = rms_inv * (dxhat - xhat * mean(dxhat * xhat))      dgain = sum_tokens(dy * xhat)
+
 Derived, beside its elder, in docs/derivations/layer_norm.md.
 """
 

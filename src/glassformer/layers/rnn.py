@@ -1,17 +1,16 @@
 """Recurrent layer: a hidden state reads the tokens one by one. The result is the state after each token.
 
-forward    h = tanh(pre)                     pre = x @ w_x + b_x + h_before @ w_h + b_h         for t = 0, 1, …
-backward   dh = dy + dh_later                dpre = dh * (1 - h^2)                              for t = …, 1, 0
-           dh_later = dpre @ w_h^T, handed to the time before
-           dx = dpre @ w_x^T      dw_x = x^T @ dpre      dw_h = h_before^T @ dpre      db_x = db_h = sum of dpre
+forward    pre = x @ w_x + b_x + before(h) @ w_h + b_h      h = tanh(pre)
+backward   dh = dy + later(dpre @ w_h^T)      dpre = dh * (1 - h^2)      dx = dpre @ w_x^T
+           dw_x = x^T @ dpre      dw_h = before(h)^T @ dpre      db_x = sum_tokens(dpre)      db_h = sum_tokens(dpre)
 
-A state was used twice, as a result and by the next time, so its gradient is the sum of both. The first h_before is 0.
-As torch.nn.RNN with tanh, both biases included, so that its weights fit.
+A state was used twice, as a result and by the next time, so its gradient is the sum of both. Before the first token h
+is 0. As torch.nn.RNN with tanh, both biases included, so that its weights fit.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +40,7 @@ class RNN:
     inputs: int  # I
     outputs: int  # O
     bias: bool = True
+    axes: ClassVar = {"pre": "B T O"}
 
     def __post_init__(self) -> None:
         at_least("rnn", 1, inputs=self.inputs, outputs=self.outputs)

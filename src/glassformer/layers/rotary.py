@@ -1,9 +1,10 @@
 """Rotary positions: turn each pair of values by an angle that grows with the token's place. Used on q and on k.
 
-forward    angle = place / base^(2i / D), i = 0 … D/2 - 1      a, b = the two halves of x
-           y = a * cos(angle) - b * sin(angle), then b * cos(angle) + a * sin(angle)
-backward   the same turn the other way: da = dy_a * cos + dy_b * sin      db = dy_b * cos - dy_a * sin
+forward    y = x * cos(angle(place, base, D)) + turn(x) * sin(angle(place, base, D))
+backward   dx = dy * cos(angle(place, base, D)) - turn(dy) * sin(angle(place, base, D))
 
+The angle of a token at its place is place / base^(2i / D), i = 0 … D/2 - 1; turn(x) is the second half of x, negative,
+then the first. Backward is the same turn the other way.
 The product of a turned q and a turned k depends on how far apart they stand, not on where. Value i is paired with value
 i + D/2, as in GPT-NeoX and Llama; GPT-J pairs neighbours. Su et al., 2021.
 """

@@ -1,7 +1,8 @@
 """Self-attention: multi-head attention in which a sequence looks at itself. Shape in = shape out.
 
-forward    y = multi_head(query=x, memory=x)
-backward   dx = dquery + dmemory: x went in twice
+backward   dx = dquery + dmemory
+
+Query and memory are x: it went in twice, so its gradient is the sum of both.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
 """Softmax: turn a row of scores into shares that add up to one.
 
-forward    y = exp(x - max(x)) / sum(exp(x - max(x))), along the last axis
+forward    y = exp(x) / sum(exp(x))
 backward   dx = y * (dy - sum(dy * y))
 
-The maximum is subtracted so that exp cannot overflow; it cancels, in the value and in the gradient. A row that is -inf
-everywhere (nothing may be chosen) gives all zeros, and its gradient is zero: nothing is ever 0 / 0.
+The maximum of the row is subtracted first, so that exp cannot overflow; it cancels, in the value and in the gradient. A
+row that is -inf everywhere (nothing may be chosen) gives all zeros, and its gradient is zero: nothing is ever 0 / 0.
 Derived in docs/derivations/softmax.md.
 """
 

@@ -1,9 +1,9 @@
 """Standardise: bring raw pixels to the range the model works in. The first layer of an image model, without parameters.
 
 forward    y = (x / divisor - mean) / std
-backward   dx = dy / (divisor * std), or nothing where x is integers
+backward   dx = dy / (divisor * std)
 
-It is a layer so that checkpoints, exported C and ONNX carry the preparation with the model.
+Integers have no gradient: dx is None. It is a layer so that checkpoints, exported C and ONNX carry the preparation.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
 """Standardise columns: bring each column of a table to mean 0 and spread 1. The first layer of a model of table rows.
 
-forward    y = (x - mean) / std, with a mean and a std for each column
+forward    y = (x - mean) / std
 backward   dx = dy / std
 
-No parameters: mean and std are measured on the training rows and stay. It is a layer so that checkpoints carry the
-preparation with the model. Pixels share one mean and one std: standardise.py.
+A mean and a std for each column, measured on the training rows: no parameters, they stay. It is a layer so that
+checkpoints carry the preparation with the model. Pixels share one mean and one std: standardise.py.
 """
 
 from dataclasses import dataclass

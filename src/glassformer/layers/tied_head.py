@@ -1,7 +1,7 @@
 """Tied output head: how well a token's value matches each row of the embedding table it was once looked up in.
 
 forward    logits = x @ emb^T * scale + b
-backward   dx = dlogits @ emb * scale      demb = dlogits^T @ x * scale      db = dlogits; both summed over all tokens
+backward   dx = dlogits @ emb * scale      demb = dlogits^T @ x * scale      db = sum_tokens(dlogits)
 
 The table belongs to the embedding and comes in beside x; the model adds the gradient found here to the one found there:
 demb = demb_input + demb_output. No bias in GPT-2 and T5, one in BERT; T5 scales by 1 / sqrt(C).

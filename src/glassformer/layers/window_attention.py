@@ -1,14 +1,15 @@
 """Window attention: a query sees its neighbours and a few global tokens; global tokens see, and are seen by, all.
 
-forward    around = the k (or v) of the global tokens and of the blocks before, at and after the query's own
-           pattern = softmax(q @ around(k)^T * scale), for |t - s| <= window and for global s
-           global_pattern = softmax(q @ k^T * scale), for the first `global_tokens` queries
-           z = pattern @ around(v) + global_pattern @ v: a query has a row in one of the two, zeros in the other
-backward   as in attention.py, in each of the two parts: dv, dpattern, dscores, dq, dk
-           around put the same key into several blocks, so what they bring back is summed: dk = around_backward(…)
+forward    scale = 1 / sqrt(D)      scores = masked(near(q @ k^T * scale, window, global_tokens), keep)
+           z = softmax(scores) @ v
+backward   dscores = softmax(scores) * (dz @ v^T - sum(dz * z))
+           dv = softmax(scores)^T @ dz      dq = dscores @ k * scale      dk = dscores^T @ q * scale
 
-Exactly attention.py with the mask |t - s| <= window or s < global_tokens or t < global_tokens, in memory that grows
-with T * (3 * window + 2 * global_tokens) instead of T * T. Beltagy et al. 2020 (Longformer).
+These are attention.py with the mask |t - s| <= window or s < global_tokens or t < global_tokens, in memory that grows
+with T * (3 * window + 2 * global_tokens) instead of T * T: `around` is the k (or v) of the global tokens and of the
+blocks before, at and after the query's own; pattern the softmax of q @ around(k)^T * scale, global_pattern that of the
+first `global_tokens` queries over all keys. A query has a row in one of the two, zeros in the other. In the backward,
+around put the same key into several blocks, so what they bring back is summed. Beltagy et al. 2020 (Longformer).
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Cross-entropy of softmax: how surprised the model is by the right class, in nats, mean over the batch.
 
-forward    log_p = x - logsumexp(x)      loss = -sum(share * log_p at the label)
-backward   dx = share * (p - onehot(label)) * dloss
+forward    log_p = x - log(sum(exp(x)))      loss = -sum_tokens(column(share) * pick(log_p, labels))
+backward   dlog_p = -column(share) * onehot(labels, K) * dloss      dx = dlog_p - exp(log_p) * sum(dlog_p)
 
 Every sample has the same share, 1 / N, unless weights say otherwise: share = weight / sum(weights). A weight of zero
 leaves a sample out, so that the last, smaller batch can be padded to full size.

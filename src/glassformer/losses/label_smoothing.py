@@ -1,8 +1,10 @@
-"""Cross-entropy with label smoothing: a part of the target is spread evenly over all classes, so that the model
-is not pushed towards certainty.
+"""Cross-entropy with label smoothing: a part of the target is spread evenly over all classes, against certainty.
 
-forward    loss = -sum(share * ((1 - smoothing) * log_p at the label + smoothing * mean of log_p over the classes))
-backward   dx = share * (p - target) * dloss      target = (1 - smoothing) * onehot(label) + smoothing / K
+forward    log_p = x - log(sum(exp(x)))
+           expected = (1 - smoothing) * pick(log_p, labels) + smoothing * mean(log_p)
+           loss = -sum_tokens(column(share) * expected)
+backward   target = (1 - smoothing) * onehot(labels, K) + smoothing / K
+           dlog_p = -column(share) * target * dloss      dx = dlog_p - exp(log_p) * sum(dlog_p)
 
 The share of a sample is that of cross_entropy.py: 1 / N, or by weight.
 """

@@ -63,6 +63,11 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class BERT(Network):
+    """BERT without a head: one value per token.
+
+    forward    positions.x = embed.y + segment.y
+    """
+
     tasks: ClassVar[tuple[str, ...]] = TASKS
     output_axis: ClassVar[str] = "numbers"
 

@@ -51,7 +51,10 @@ class ClassCache(NamedTuple):
 @register.layer("class-head")
 @dataclass(frozen=True)
 class ClassHead:
-    """first token -> linear -> tanh (together: the pooler) -> linear -> logits"""
+    """Class head: first token -> linear -> tanh (together: the pooler) -> linear -> logits
+
+    forward    y = classify(drop(tanh(pool(first(x)))))
+    """
 
     output_axis: ClassVar[str] = "classes"
 
@@ -113,7 +116,10 @@ class TagCache(NamedTuple):
 @register.layer("tag-head")
 @dataclass(frozen=True)
 class TagHead:
-    """every token -> linear -> logits"""
+    """Tag head: every token -> linear -> logits
+
+    forward    y = classify(drop(x))
+    """
 
     output_axis: ClassVar[str] = "classes"
 
@@ -158,8 +164,14 @@ class SpanCache(NamedTuple):
 @register.layer("span-head")
 @dataclass(frozen=True)
 class SpanHead:
-    """every token -> linear -> how well it would be the start, how well the end. The tokens are the classes:
-    spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels are (B, 2) places."""
+    """Span head: every token -> linear -> how well it would be the start, how well the end.
+
+    forward    spans = score(x)^T
+    backward   dx = score.backward(dspans^T)
+
+    The tokens are the classes: spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels
+    are (B, 2) places.
+    """
 
     output_axis: ClassVar[str] = "places"
 
@@ -208,7 +220,10 @@ class MaskedCache(NamedTuple):
 @register.layer("masked-head")
 @dataclass(frozen=True)
 class MaskedHead:
-    """every token -> linear -> activation -> norm -> against each row of the embedding table, + bias -> logits"""
+    """Masked head: every token -> linear -> activation -> norm -> against each row of the embedding table -> logits
+
+    forward    y = decoder(norm(activation(transform(x))), emb)
+    """
 
     output_axis: ClassVar[str] = "symbols"
 

@@ -1,6 +1,6 @@
 """Multilayer perceptron: the classifier without attention, for comparison. ReLU between layers, none after the last.
 
-forward    prepare -> flatten -> linear -> relu -> … -> linear -> logits
+image -> flatten -> linear -> relu -> … -> linear -> logits
 """
 
 from dataclasses import dataclass

@@ -27,8 +27,6 @@ class Network(ABC):
     def input(self) -> Input:
         """What it reads: one of its settings."""
 
-    tasks: ClassVar[tuple[str, ...]] = ("classify",)  # that it can do, by name; the first is the usual one
-
     @abstractmethod
     def init(self, key: Key) -> Any: ...
     @abstractmethod

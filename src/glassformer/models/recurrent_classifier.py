@@ -32,8 +32,10 @@ class LastCache(NamedTuple):
 class LastToken:
     """Last-token pool: the answer is read off the last token that is kept.
 
-    forward    y = x[:, t], where t is the last place with keep; 0 where there is none
-    backward   dx = dy at that place, zero elsewhere
+    forward    y = is_last @ x
+    backward   dx = is_last^T @ dy
+
+    is_last is 1 at the last place with keep, and nowhere where there is none.
     """
 
     def init(self, key: Key) -> None:

@@ -8,5 +8,9 @@ const WIDTH = ["C", "D", "A", "E", "I", "O", "L", "N", "W"];
 
 export const axisName = (axis, many = false) => (AXES[axis] ?? (WIDTH.includes(axis) ? ["dimension", "width"] : ["", ""]))[Number(many)];
 
-// Heads and gates: of a tensor that has them, one at a time is shown, and formulas see them as the first axis.
-export const isGroup = (axis) => ["H", "J", "4", "3"].includes(axis);
+// Heads and gates: of a tensor that has them, one at a time is shown.
+export const isGroup = (axis) => ["H", "J"].includes(axis) || isGate(axis);
+export const isGate = (axis) => ["4", "3"].includes(axis);
+
+// Formulas see them first: heads and gates in the middle of three axes, and a row of numbers for each gate.
+export const isGrouped = ({ axes }) => (axes.length === 3 ? isGroup(axes[1]) : axes.length === 2 && isGate(axes[0]));

@@ -1,5 +1,5 @@
 // The trace: tensors by name, unpacked from base64 the first time they are asked for.
-import { axisName, isGroup } from "./axes.js";
+import { axisName, isGate, isGroup } from "./axes.js";
 import { derive } from "./derive.js";
 
 export function openTrace(payload) {
@@ -110,7 +110,7 @@ export function labelOf(trace, tensor, axis, i) {
 
 function namesAlong(trace, tensor, axis) {
   if (axis === "T" || axis === "S" || axis === "M") return sequenceOf(trace, tensor, axis);
-  if (axis === "4" || axis === "3") return tensor.gates ?? stepOf(trace, tensor)?.gates;
+  if (isGate(axis)) return tensor.gates ?? stepOf(trace, tensor)?.gates;
   return axis === "K" || axis === "V" ? trace.words : null;
 }
 

@@ -1,13 +1,11 @@
 // The numbers that made a number: the formula of its tensor, evaluated for one cell.
-import { isGroup } from "./axes.js";
+import { isGrouped } from "./axes.js";
 import { bind, cell, evaluate, parse, seen } from "./formula.js";
 
 const SUMS = ["softmax", "sum", "mean", "sum_tokens", "mean_tokens", "sum_heads", "sum_to"]; // whose terms are shown
 const WHOLE = [...SUMS, "group_sum", "bucket_sum", "pick"]; // shown as one number where they are not the outermost
 const EXACT = 2e-4; // of the largest number at work: what float32 may be off after a few operations
 const HALF = 2e-2; // of numbers that are stored in 16 bits
-
-const isGrouped = ({ axes }) => isGroup(axes.at(-2));
 
 // A tensor of the trace as formulas see it.
 export function asSeen(trace, name) {

@@ -225,9 +225,10 @@ function given(name, look) {
 // Visit a window in order: `visit(i, j, …)`, one place for each list of steps, how far it is to the next along each axis.
 function along(lengths, allSteps, visit) {
   const last = lengths.length - 1;
+  const [stepsA, stepsB = stepsA] = allSteps;
   const go = (axis, i, j) => {
     if (axis > last) { visit(i, j); return; }
-    const [a, b = 0] = allSteps.map((one) => one[axis]);
+    const [a, b] = [stepsA[axis], stepsB[axis]];
     if (axis === last) for (let n = 0; n < lengths[axis]; n++) visit(i + n * a, j + n * b);
     else for (let n = 0; n < lengths[axis]; n++) go(axis + 1, i + n * a, j + n * b);
   };
@@ -272,6 +273,7 @@ function each(of, f) {
     const out = new Float64Array(size(counts(window)));
     let to = 0;
     if (a.length === out.length && b.length === out.length) for (; to < out.length; to++) out[to] = f(a[to], b[to]);
+    else if (a.length === out.length && b.length === 1) for (; to < out.length; to++) out[to] = f(a[to], b[0]);
     else along(counts(window), of.map((one) => repeats(window, one.shape)), (i, j) => { out[to++] = f(a[i], b[j]); });
     return out;
   }

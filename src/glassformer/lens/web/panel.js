@@ -97,7 +97,7 @@ function madeOf(made, trace, tensor, at, go) {
   return h("div", { class: "made" },
     h("h3", {}, title),
     product ? terms(product, go) : null,
-    h("table", {}, lines.map(({ text, value, tensor: name }) => line(nameOf(text, name, go), value)), line("together", result, "cell-together")),
+    h("table", {}, lines.map(({ text, value, tensor: name }) => line(nameOf(text, name, go), value)), line("result", result, "cell-result")),
     verdict(trace, tensor, at, made));
 }
 
