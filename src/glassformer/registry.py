@@ -102,7 +102,7 @@ def _origin(thing: Any) -> str:
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
 
 
-def find(what: str, name: str) -> Any | None:
+def find(what: str, name: str) -> Any:
     """What is registered under a name; else what an installed package has under it, imported now; else None."""
     for point in _entry_points(what):
         if point.name == name:

@@ -74,17 +74,17 @@ def note_vocabulary(recipe: "Recipe", model: "Network") -> None:
 
 def find_recipe(name: str) -> "Recipe":
     """A preset; or a model by its name, trained as recipes are that say nothing else."""
+    from glassformer import registry
     from glassformer.errors import UnknownNameError
-    from glassformer.models import MODELS
     from glassformer.names import nearest
     from glassformer.train.presets import preset, preset_names
     from glassformer.train.recipe import Recipe
 
-    if name in MODELS:
-        return Recipe(model=MODELS[name]())
+    if model := registry.find("model", name):
+        return Recipe(model=model())
     if name in preset_names():
         return preset(name)
-    known = [*MODELS, *preset_names()]
+    known = [*registry.names("model"), *preset_names()]
     raise UnknownNameError(
         f"no model, preset or run folder is called {name!r}{nearest(name, known)}; known: {', '.join(known)}"
     )

@@ -34,7 +34,6 @@ from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, S
 from glassformer.models.model import Network
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.names import at
-from glassformer.registry import register
 from glassformer.shapes import Array, Bool, Float, Integer, Key
 
 if TYPE_CHECKING:
@@ -190,7 +189,6 @@ class TaskCache(NamedTuple):
     head: Any
 
 
-@register.model("bert-for")
 @dataclass(frozen=True)
 class BERTFor(Network):
     """BERT with a head: for another task keep `params.bert` and take another head."""

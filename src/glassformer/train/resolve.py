@@ -157,6 +157,6 @@ def is_iris(name: str) -> bool:
 
 def lasting_name(name: str) -> str:
     """The word for a data set that a run writes down: it means the same from any folder."""
-    if is_iris(name) or registry.find("data", name):
+    if is_iris(name) or registry.find("data", name.partition(":")[0]):
         return name
     return lasting_text_name(name) if is_text(name) else of_images(name)
