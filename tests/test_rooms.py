@@ -11,7 +11,7 @@ import glassformer
 
 SOURCE = Path(glassformer.__file__).parent
 ORDER = [  # a room may import from its own line and from the lines above it
-    {"shapes", "names", "errors", "files", "tables", "registry", "probabilities"},
+    {"shapes", "names", "errors", "files", "tables", "registry", "probabilities", "formulas"},
     {"layers", "losses", "data", "structure"},
     {"models"},
     {"train", "recipes"},
