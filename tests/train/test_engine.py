@@ -56,7 +56,7 @@ def test_an_epoch_is_a_plain_loop_over_batches(kind: str) -> None:
 
     @jax.jit
     def step(params, memory, images, labels):
-        loss, gradient = loss_and_gradient(recipe.model, recipe.training.loss, params, images, labels=labels)
+        loss, gradient = loss_and_gradient(recipe.model, recipe.loss, params, images, labels=labels)
         updates, memory = optimiser.update(gradient, memory, params)
         return optax.apply_updates(params, updates), memory, loss
 
