@@ -7,8 +7,10 @@ import jax
 import numpy as np
 import pytest
 
+import glassformer
+from glassformer import registry
 from glassformer.errors import EngineError
-from glassformer.native import build, register_kernel
+from glassformer.native import build, kernels, register_kernel
 from glassformer.native.kernels import KERNELS
 from glassformer.native.lower import plan_for
 from glassformer.train.jax_engine import JaxEngine
@@ -65,6 +67,16 @@ def test_what_is_not_registered_is_named() -> None:
     KERNELS.pop(Scale)
     with pytest.raises(EngineError, match=r"the native engine has no Scale yet \(scale\)"):
         plan_for(Scaled(), 1)
+
+
+def test_it_is_found_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an installed package has its entry point: asked for when a layer has no C yet."""
+    KERNELS.pop(Scale)
+    monkeypatch.setattr(kernels, "ASKED", set())
+    monkeypatch.setitem(registry._registered, "kernel", {})
+    glassformer.register.kernel("scale")(register)
+    assert Scale not in KERNELS
+    assert [call.kernel for call in plan_for(Scaled(), 1).forward].count("scale_forward") == 2
 
 
 def test_the_header_decides_what_is_built(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from glassformer import registry
 from glassformer.errors import EngineError
 from glassformer.native.build import kernels
 from glassformer.native.plan import Backward, Buffer, Input, Plan
@@ -23,6 +24,7 @@ class Kernel(NamedTuple):
 
 
 KERNELS: dict[type, Kernel] = {}
+ASKED: set[str] = set()  # names in the registry whose kernels are here already
 
 
 def register_kernel(layer: type, entry: Entry, include: str | Path | None = None, *, reads_input: bool = False) -> None:
@@ -35,6 +37,19 @@ def register_kernel(layer: type, entry: Entry, include: str | Path | None = None
     if folder is not None:
         must_be_new(folder)
     KERNELS[layer] = Kernel(entry, folder, reads_input)
+
+
+def has_kernel(layer: type) -> bool:
+    """Where none is known, those are fetched that the registry has: `register.kernel`, and installed packages.
+
+    Each is a function without arguments that calls `register_kernel`.
+    """
+    if layer not in KERNELS:
+        for name in registry.names("kernel"):
+            if name not in ASKED:
+                ASKED.add(name)
+                registry.find("kernel", name)()  # pyright: ignore[reportOptionalCall]
+    return layer in KERNELS
 
 
 def must_be_new(folder: Path) -> None:
@@ -59,7 +74,7 @@ def entry(layer: type, *, reads_input: bool = False) -> Callable[[Entry], Entry]
 def lower(plan: Plan, node: Node, x: Any) -> tuple[Buffer, Backward]:
     """Write down what a layer computes."""
     kind = type(node.layer)
-    if kind not in KERNELS:
+    if not has_kernel(kind):
         raise no_kernel(node)
     kernel, keywords = KERNELS[kind], [name for name, value in node.keywords.items() if jax.tree.leaves(value)]
     if keywords:
