@@ -38,7 +38,6 @@ KINDS = {  # what a recipe can name by `kind`, and the entry points' groups
 GROUPS = {**KINDS, "data": "glassformer.data", "kernel": "glassformer.kernels"}
 
 
-
 class Kernel(NamedTuple):
     """How a layer is computed in C."""
 
@@ -99,7 +98,6 @@ class Register:
         return add
 
 
-
 register = Register()
 
 
@@ -142,6 +140,12 @@ def names(what: str) -> list[str]:
 def registered(what: str) -> dict[str, Any]:
     """What is there already, by name."""
     return dict(_registered[what])
+
+
+def of_code(what: str) -> dict[str, Any]:
+    """What the files of `load_code` have registered, by name."""
+    modules = {module.__name__ for module in _code.values()}
+    return {name: thing for name, thing in _registered[what].items() if thing.__module__ in modules}
 
 
 def kind_of(cls: type) -> str | None:
