@@ -24,6 +24,7 @@ from glassformer.train.predict_text import (
 )
 from glassformer.train.run import Run
 
+from ..programs import forward
 from .small_texts import KINDS, OF_TEXTS, small_text_recipe, small_texts
 from .text_runs import direct, framed_ids, shares, untrained
 
@@ -71,7 +72,7 @@ def test_a_row_of_numbers(runs: dict[str, Run]) -> None:
     run = runs["iris"]
     for row, answer in zip(ROWS, run.answer(ROWS), strict=True):
         numbers = np.array([[float(cell) for cell in row.split(",")]], np.float32)
-        p = shares(np.asarray(run.model.forward(run.params, numbers)[0][0], np.float64))
+        p = shares(np.asarray(forward(run.model, run.params, numbers)[0], np.float64))
         assert isinstance(answer, ClassAnswer)
         np.testing.assert_allclose(list(answer.probabilities.values()), p, atol=1e-5)
         assert answer.name == ("setosa", "versicolor", "virginica")[p.argmax()]
