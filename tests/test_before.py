@@ -21,8 +21,8 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import glassformer
 from glassformer.data.dataset import Dataset, cut, digest
+from glassformer.predict.run import Run
 from glassformer.train.fit import resume
-from glassformer.train.run import Run
 from glassformer.train.weights import load_arrays
 
 from .native.compiled import c_compiler

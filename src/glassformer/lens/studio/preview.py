@@ -17,8 +17,9 @@ from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput
 from glassformer.models.t5 import Inputs
 from glassformer.names import last_word
-from glassformer.train.predict_text import context_of, room
-from glassformer.train.run import Run
+from glassformer.predict.batches import room
+from glassformer.predict.reading import context_of
+from glassformer.predict.run import Run
 from glassformer.train.tasks import Span
 
 SHOWN = ("scores", "pattern", "dscores")
