@@ -22,8 +22,8 @@ from glassformer.lens.gradient_attention import gradient_attention, gradient_rol
 from glassformer.lens.trace import trace
 from glassformer.models import MLP, Network, PatchBlock, ViT
 from glassformer.models.patch_block import NormedResidual
+from glassformer.predict.run import Run, load
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import Run, load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import to_plain, to_toml
 

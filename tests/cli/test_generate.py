@@ -17,8 +17,8 @@ from glassformer.generate import BeamSearch, Sampling, answer_text, best_answers
 from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.models import BERT, GPT, T5, BERTFor, MaskedHead, RecurrentLM, Text, ViT
 from glassformer.models.model import Network
+from glassformer.predict.run import load
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.tasks import Classify, Masked, NextToken, Task, Translate
 

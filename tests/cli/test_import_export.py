@@ -21,8 +21,8 @@ from glassformer.errors import CheckpointError, FileError, GlassformerError, Set
 from glassformer.hub import bert, parity
 from glassformer.hub.folder import read_folder
 from glassformer.models import MLP
+from glassformer.predict.run import load
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import load
 from glassformer.train.run_folder import RunFolder
 
 from ..hub.builders import MODELS, build, tensors_of

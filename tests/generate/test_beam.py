@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.errors import CheckpointError, SettingError
 from glassformer.generate import BeamSearch, best_answers
-from glassformer.generate.beam import log_probabilities
+from glassformer.generate.decoder import must_be_numbers
 from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.models import GPT, Text
 
@@ -91,4 +91,4 @@ def test_bad_input() -> None:
     assert decoder.steps == -1
     assert BeamSearch().find(decoder, [], length=3, end=END) == []
     with pytest.raises(CheckpointError, match="not numbers"):
-        log_probabilities(np.array([[np.nan, 1.0]]))
+        must_be_numbers(np.array([[np.nan, 1.0]]))

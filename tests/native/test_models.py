@@ -3,6 +3,7 @@
 An error is counted as DESIGN says: the largest difference over a leaf, divided by the largest gradient of its layer.
 """
 
+import ctypes
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -19,7 +20,7 @@ from glassformer.models.columns import Columns
 from glassformer.models.images import Images
 from glassformer.models.patch_block import Normed, NormedResidual, WithResidual
 from glassformer.names import named_leaves
-from glassformer.native.engine import NativeEngine, samples_at_once
+from glassformer.native.engine import Job, NativeEngine, must_mirror, samples_at_once
 from glassformer.native.lower import plan_for
 from glassformer.native.write import source_of
 from glassformer.train.jax_engine import JaxEngine, loss_of_step
@@ -315,6 +316,14 @@ def test_a_label_that_is_no_class_shows_in_the_loss() -> None:
     engine = NativeEngine(recipe_for(model), samples, pytest.fail)
     losses = [engine.gradient(params_for(model), engine.batches(order(), 1), step)[0] for step in (0, 1)]
     assert np.isnan(losses).tolist() == [True, False]
+
+
+def test_a_struct_that_c_has_otherwise_is_refused() -> None:
+    class Short(ctypes.Structure):
+        _fields_ = Job._fields_[:-1]
+
+    with pytest.raises(EngineError, match=r"Short has \d+ bytes in Python and \d+ in C: fields differ"):
+        must_mirror(Short, native(recipe_for(MODELS["mlp"])).program.library.gf_job_size())
 
 
 def test_too_many_threads_are_an_error_not_a_crash() -> None:

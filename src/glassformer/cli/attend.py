@@ -9,7 +9,7 @@ from glassformer.cli.attend_texts import GRADIENT, Wanted, attend_texts
 
 if TYPE_CHECKING:
     from glassformer.lens.attention import Panel, Query
-    from glassformer.train.run import Run
+    from glassformer.predict.run import Run
 
 
 def attend(
@@ -55,7 +55,7 @@ def attend(
     """
     from glassformer.cli.output import report
     from glassformer.files import write_whole
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     run, words = run_and_words(run, words)
     loaded = load(run or "")

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from glassformer.data import Dataset
-    from glassformer.train.run import Evaluation, Run
+    from glassformer.predict.run import Evaluation, Run
 
 MANY = 30  # classes: a confusion matrix of more is left to --json and --png
 LONG_NAME = 4  # letters: columns are headed by numbers where a class has a longer name
@@ -30,7 +30,7 @@ def eval_(
     """
     from glassformer.cli.output import report
     from glassformer.files import write_whole
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
     from glassformer.train.tasks import Tag
 
     loaded = load(run or "")

@@ -9,8 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from glassformer.data.tokeniser import Tokeniser
-    from glassformer.generate import BeamSearch, Decoder
-    from glassformer.train.run import Run
+    from glassformer.generate import BeamSearch
+    from glassformer.predict.run import Run
 
 INSTEAD = {  # what predict does with runs that do not write
     "classify": "which class something belongs to",
@@ -53,7 +53,7 @@ def generate(
     from glassformer.generate import BeamSearch, Sampling, answers, decoder_for
     from glassformer.generate.prompts import usual_length
     from glassformer.native.decoder import NativeDecoder
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     sampling = Sampling(**given, repetition_penalty=repetition_penalty, greedy=greedy)
     search = None if beams is None else BeamSearch(beams)
@@ -96,7 +96,7 @@ def generate(
 
 
 def write(
-    decoder: "Decoder", tokeniser: "Tokeniser", prompts: list[str], search: "BeamSearch | None", **settings: Any
+    decoder: Any, tokeniser: "Tokeniser", prompts: list[str], search: "BeamSearch | None", **settings: Any
 ) -> list[str]:
     from glassformer.generate import answer_text, answers, best_answers, continue_text
 

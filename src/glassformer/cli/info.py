@@ -180,7 +180,7 @@ def call_text(calls: list[str], number: int) -> str:
 
 
 def about_run(path: Path) -> dict[str, Any]:
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
     from glassformer.train.settings import to_plain
 
     run = load(path)

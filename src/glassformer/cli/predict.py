@@ -47,7 +47,7 @@ def predict(
 
     from glassformer.cli.output import report
     from glassformer.data.prepare import read_pictures
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     loaded = load(run or "")
     if loaded.model.input.reads != "images":

@@ -34,7 +34,7 @@ def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> Atte
     `encoder.blocks.0.attn.pattern`, `decoder.blocks.0.attn.pattern` and `decoder.blocks.0.cross.pattern`.
 
     >>> from glassformer.data import load as load_data
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run = load()
     >>> maps = attention_maps(run.model, run.params, load_data("mnist-mini").test.images[:3])
     >>> {name: pattern.shape for name, pattern in maps.items()}

@@ -7,16 +7,9 @@ import numpy as np
 from glassformer.data.dataset import TEXTS
 from glassformer.lens.token_maps import Labels
 from glassformer.models.t5 import Inputs
-from glassformer.train.predict_text import (
-    Reading,
-    TranslateAnswer,
-    check_lengths,
-    context_of,
-    read,
-    row_of,
-    tokeniser_of,
-)
-from glassformer.train.run import Run
+from glassformer.predict.answers import TranslateAnswer
+from glassformer.predict.reading import Reading, check_lengths, context_of, read, row_of, tokeniser_of
+from glassformer.predict.run import Run
 from glassformer.train.tasks import NextToken, Translate
 from glassformer.train.tasks.sequences import framed, symbol
 

@@ -45,7 +45,7 @@ def patch(
     A function is given the value as it comes by, after the changes further up. Everything else is as for `trace`.
 
     >>> from glassformer import lens
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run, digits = load(), load().load_data().test.images[:2]
     >>> seven, two = (lens.trace(run.model, run.params, digits[i : i + 1]) for i in (0, 1))
     >>> swapped = lens.patch(run.model, run.params, digits[:1], {"pool.y": two["pool.y"]})

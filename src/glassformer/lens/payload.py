@@ -18,7 +18,8 @@ from glassformer.lens.steps import is_gradient, steps_of, where
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import CLASS, TraceInput
 from glassformer.names import gradient_name, last_word
-from glassformer.train.run import Run
+from glassformer.predict.run import Run
+from glassformer.probabilities import softmax
 
 EXACT = 2 << 20  # numbers: more than these are written in 16 bits
 LARGEST = 4 << 20  # numbers in one tensor: a larger one is left out
@@ -171,9 +172,7 @@ def input_of(traced: Trace, trace_input: TraceInput) -> dict[str, Any]:
 
 def answer_of(traced: Trace, trace_input: TraceInput) -> dict[str, Any]:
     """Of one answer for the whole input: every class. Of one for each token: what is likeliest there."""
-    logits = np.asarray(traced.logits, np.float64)[0]
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    p = weights / weights.sum(axis=-1, keepdims=True)
+    p = softmax(np.asarray(traced.logits)[0])
     labels = np.asarray(trace_input.labels)[0]
     plain = {"loss": traced.loss, "known": trace_input.is_known}
     if p.ndim == 1:

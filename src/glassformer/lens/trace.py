@@ -50,7 +50,7 @@ class Trace:
     """What flowed through a model, in the order it was made; prints as a table.
 
     >>> from glassformer import lens
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run = load()
     >>> traced = lens.trace(run.model, run.params, run.load_data().test.images[:1], labels=[7])
     >>> traced["blocks.0.attn.pattern"].shape, traced["blocks.0.attn.dscores"].shape

@@ -13,8 +13,8 @@ import numpy as np
 
 from glassformer.data.dataset import IMAGES, TEXTS
 from glassformer.lens.encode_input import as_batch, encode_input
-from glassformer.train.predict_text import tokeniser_of
-from glassformer.train.run import Run
+from glassformer.predict.reading import tokeniser_of
+from glassformer.predict.run import Run
 from glassformer.train.tasks import Masked, NextToken, Translate
 from glassformer.train.tasks.sequences import symbol
 

@@ -26,6 +26,7 @@ class Engine(Protocol):
     total: int  # samples there are
     count: int  # samples in an epoch
     steps: int  # of an epoch
+    threads: int  # with which a run repeats to the bit; 0: not a matter of them
 
     def start(self, params: Any) -> State: ...
     def batches(self, orders: list[np.ndarray], epoch: int) -> Any: ...
@@ -36,8 +37,6 @@ class Engine(Protocol):
 
 class CPUEngine(Engine, Protocol):
     """An engine for one run on a CPU. Made, it is ready; a recipe that it cannot train is an EngineError."""
-
-    threads: int
 
     def __init__(self, recipe: Recipe, train: Any, notice: Callable[[str], None]) -> None: ...
 
@@ -71,5 +70,5 @@ def choose(recipe: Recipe, train: Any, notice: Callable[[str], None]) -> Engine:
 
 def settled(recipe: Recipe, engine: Engine) -> Recipe:
     """The recipe with the engine that was chosen, and its threads: with these a run goes on to the bit."""
-    chosen = dataclasses.replace(recipe.engine, name=engine.name, threads=getattr(engine, "threads", 0))  # pyright: ignore
+    chosen = dataclasses.replace(recipe.engine, name=engine.name, threads=engine.threads)  # pyright: ignore[reportArgumentType]
     return dataclasses.replace(recipe, engine=chosen)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.probabilities import log_softmax
 from glassformer.shapes import Array, Float, Integer
 from glassformer.train.tasks.task import Task, label_weights
 
@@ -70,8 +71,5 @@ def score_of(sums: Tally) -> Score:
 
 def score_of_logits(logits: np.ndarray, labels: np.ndarray) -> Score:
     """The same, of logits that are there already."""
-    x = logits.astype(np.float64)
-    x -= x.max(axis=-1, keepdims=True)
-    log_p = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
-    picked = np.take_along_axis(log_p, labels[..., None], axis=-1)
+    picked = np.take_along_axis(log_softmax(logits), labels[..., None], axis=-1)
     return Score(accuracy=float((logits.argmax(axis=-1) == labels).mean()), loss=float(-picked.mean()))

@@ -25,11 +25,11 @@ def warm_start(recipe: Recipe, fresh: Any) -> Any:
     """`fresh`, with the weights of the run that the recipe starts from."""
     if not recipe.start:
         return fresh
-    from glassformer.train.run import load
-
-    run = load(recipe.start)
+    folder = RunFolder(Path(recipe.start))
+    before = folder.recipe()
+    learned, _ = folder.load_model(before)
     of_task = tuple(f"{part}." for part in recipe.model.task_parts)  # taken over only where the task is the same
-    have, want = named_leaves(run.params), named_leaves(fresh)
+    have, want = named_leaves(learned), named_leaves(fresh)
     kept = {}
     for name, leaf in want.items():
         there = name in have and have[name].shape == leaf.shape
@@ -39,13 +39,13 @@ def warm_start(recipe: Recipe, fresh: Any) -> Any:
             came = f"has shape {have[name].shape} there" if name in have else "is not there"
             raise CheckpointError(
                 f"{recipe.start}: {name!r} {came}, and this model needs {leaf.shape}; start from a run of the same "
-                f"model: {type(run.model).__name__} with the same sizes and the same tokeniser"
+                f"model: {type(before.model).__name__} with the same sizes and the same tokeniser"
             )
     left = [name for name in have if name not in want and not name.startswith(of_task)]
     if left:
         raise CheckpointError(
             f"{recipe.start}: {left[0]!r} has no place in this model; start from one of the same depth"
         )
-    if type(recipe.task) is not type(run.recipe.task):
+    if type(recipe.task) is not type(before.task):
         kept = {name: leaf for name, leaf in kept.items() if not name.startswith(of_task)}
     return with_leaves(fresh, kept)

@@ -17,21 +17,15 @@ from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput
 from glassformer.models.t5 import Inputs
 from glassformer.names import gradient_name, last_word
-from glassformer.train.predict_text import context_of, room
-from glassformer.train.run import Run
+from glassformer.predict.batches import room
+from glassformer.predict.reading import context_of
+from glassformer.predict.run import Run
 from glassformer.train.tasks import Span
 
 VALUES = ("q", "k", "v", "bias", "scores", "pattern", "z")
 SHOWN = ("scores", "pattern", "dscores")
-SENT = (
-    *SHOWN,
-    "q",
-    "k",
-    "v",
-    "bias",
-    "dz",
-    "dpattern",
-)  # the page works some out of others, where all would be too much
+DERIVED_FROM = ("q", "k", "v", "bias", "dz", "dpattern")  # the page works the rest out, where that is too much to send
+SENT = (*SHOWN, *DERIVED_FROM)
 
 
 def preview(run: Run, trace_input: TraceInput, compile_limit: CompileLimit | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from glassformer.errors import CheckpointError
 from glassformer.lens.studio.runs import STATE, WEIGHTS, about_file, stamp
 from glassformer.lens.studio.samples import SampleSet
-from glassformer.train.run import Run, load
+from glassformer.predict.run import Run, load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.weights import fill
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from glassformer.data.dataset import IMAGES, TEXTS
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.lens.studio.http_errors import HTTPError
-from glassformer.train.run import SHIPPED
+from glassformer.predict.run import SHIPPED
 from glassformer.train.run_folder import Row, RunFolder
 
 COMES_ALONG = "-"  # the name of the model that comes with the package

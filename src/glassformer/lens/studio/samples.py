@@ -9,9 +9,9 @@ from glassformer.data import ARRAYS
 from glassformer.data import load as load_images
 from glassformer.data.dataset import IMAGES, Samples
 from glassformer.errors import DataError
-from glassformer.train.run import Run
+from glassformer.predict.examples import read_test_examples
+from glassformer.predict.run import Run
 from glassformer.train.tasks import Classify, Translate
-from glassformer.train.test_examples import read_test_examples
 
 
 class Sample(NamedTuple):

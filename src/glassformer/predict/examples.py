@@ -8,11 +8,11 @@ from glassformer.data.dataset import TEXTS
 from glassformer.data.text_sources import load_texts
 from glassformer.data.texts import Example, Texts
 from glassformer.errors import DataError
-from glassformer.train.predict_text import context_of, tokeniser_of
+from glassformer.predict.reading import context_of, tokeniser_of
 from glassformer.train.tasks import Classify, Masked, NextToken, Translate
 
 if TYPE_CHECKING:
-    from glassformer.train.run import Run
+    from glassformer.predict.run import Run
 
 
 class LabelledText(NamedTuple):

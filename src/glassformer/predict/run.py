@@ -19,7 +19,10 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
 from glassformer.models.images import Images
 from glassformer.models.model import Network
-from glassformer.train.predict_text import Answer, predict_texts, tokeniser_of
+from glassformer.predict.answers import Answer
+from glassformer.predict.reading import tokeniser_of
+from glassformer.predict.texts import predict_texts
+from glassformer.probabilities import softmax
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for
 from glassformer.train.run_folder import RunFolder
@@ -119,9 +122,7 @@ class Run:
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
         """(N, K), each row adding up to 1."""
-        logits = self.logits(x).astype(np.float64)
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
+        return softmax(self.logits(x))
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """The most likely class of each sample, (N,); of a regression its numbers, (N, K)."""
