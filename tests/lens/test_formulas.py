@@ -328,7 +328,7 @@ def test_gates_are_gates() -> None:
     tensors, step = page["tensors"], next(one for one in page["steps"] if one["layer"] == "LSTM")
     assert step["gates"] == ["i", "f", "g", "o"]
     assert tensors["reader.cells.0.pre"]["axes"] == ["T", "4", "O"]
-    assert tensors["reader.cells.0.w_x"]["axes"] == ["C", "4", "O"]
+    assert tensors["reader.cells.0.w_x"]["axes"] == ["C", "4", "C"]
     assert equation("recurrent", "reader.cells.0.c") == "c = f * before(c) + i * g"
 
 

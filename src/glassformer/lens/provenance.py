@@ -213,7 +213,7 @@ class Provenance:
     def axes(self) -> dict[str, list[str]]:
         known = forward_axes(self.trace)
         found = {name: known[id(array)] for name, array in self.arrays.items() if id(array) in known}
-        for work in self.trace.works:
+        for work in (one for one in self.trace.works if one.direction == "forward"):
             bound = bound_by(known, work, {**work.given, **work.gave})
             for word, param in work.params.items():
                 dims = dims_for(type(work.layer), word)

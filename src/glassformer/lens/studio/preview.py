@@ -24,15 +24,8 @@ from glassformer.train.tasks import Span
 
 VALUES = ("q", "k", "v", "bias", "scores", "pattern", "z")
 SHOWN = ("scores", "pattern", "dscores")
-SENT = (
-    *SHOWN,
-    "q",
-    "k",
-    "v",
-    "bias",
-    "dz",
-    "dpattern",
-)  # the page works some out of others, where all would be too much
+DERIVED_FROM = ("q", "k", "v", "bias", "dz", "dpattern")  # the page works the rest out, where that is too much to send
+SENT = (*SHOWN, *DERIVED_FROM)
 
 
 def preview(run: Run, trace_input: TraceInput, compile_limit: CompileLimit | None = None) -> dict[str, Any]:
