@@ -11,7 +11,7 @@ from pathlib import Path
 from glassformer.data import DEFAULT
 from glassformer.errors import CheckpointError
 from glassformer.files import write_whole
-from glassformer.train.run import load
+from glassformer.predict.run import load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import to_plain, to_toml
 

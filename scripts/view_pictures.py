@@ -12,7 +12,7 @@ from tests.lens.browser import browser  # noqa: E402
 from glassformer.lens.page import page  # noqa: E402
 from glassformer.lens.payload import view  # noqa: E402
 from glassformer.lens.trace_input import image_input  # noqa: E402
-from glassformer.train.run import load  # noqa: E402
+from glassformer.predict.run import load  # noqa: E402
 
 PICTURES = {
     "view-forward": ("light", "#step=blocks.0.attn&token=24&cell=blocks.0.attn.scores@24,11"),

@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from glassformer import models
 from glassformer.check import CASES
 from glassformer.layers import Attention, Dropout, FeedForward, Linear, MeanPool
 from glassformer.models import BERT, GPT, T5, BERTFor, MaskedHead, RecurrentLM, Text, ViT
+from glassformer.models.model import Network
 from glassformer.names import at, named_leaves, recording, tag, visiting
 from glassformer.structure import Node, Sum, Value, structure
 
 TEXT = Text(vocabulary=11, context=7)
-MODELS = {name: case.layer for name, case in CASES.items() if isinstance(case.layer, models.model.Network)}
+MODELS = {name: case.layer for name, case in CASES.items() if isinstance(case.layer, Network)}
 
 
 def names_of(node: Node) -> list[str]:

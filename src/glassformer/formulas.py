@@ -33,7 +33,7 @@ TIGHTEST = 5
 
 @dataclass(frozen=True)
 class Expr:
-    """`kind`: number, name, call, index, neg, ^, T or one of + - * / @; `text`: a number, or what is named or called."""
+    """`kind`: number, name, call, index, neg, ^, T or one of + - * / @; `text`: the number, or the name."""
 
     kind: str
     text: str = ""
@@ -229,13 +229,10 @@ class Scope:
     def simplify(self, formula: Formula) -> Formula | None:
         """Without the names that are absent here; None where nothing is left.
 
-        >>> known = {"y", "x", "w"}
-        >>> linear = Scope(known.__contains__, lambda name: "absent")
+        >>> linear = Scope({"x", "w"}.__contains__, lambda name: "absent")
         >>> print(linear.simplify(parse("y = drop(x) @ w + b")))
         y = x @ w
         """
-        if not self.has(formula.name):
-            return None
         expr = self.simpler(formula.expr, frozenset({formula.name}))
         return None if expr is None else Formula(formula.name, expr)
 

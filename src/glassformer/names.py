@@ -8,7 +8,7 @@ labels the compiled operations for profilers.
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -73,21 +73,19 @@ class _At:
         return self._run("backward", params, dy, cache, {})
 
     def _run(self, direction: Direction, params: Any, given: Any, cache: Any, keywords: dict[str, Any]) -> Any:
-        with _scope(self.name):
+        with scope(self.name):
             call = Call(".".join(_path.get()), self.layer, direction, params, given, cache, keywords)
             watcher = _watcher.get()
             return call.run() if watcher is None else watcher(call)
 
 
 @contextmanager
-def _scope(name: str) -> Iterator[None]:
-    if not name:
-        yield
-        return
-    parts = name.split(".")
+def scope(name: str | int) -> Iterator[None]:
+    """Everything tagged inside is named `<name>.…`; with an empty name, as outside."""
+    parts = str(name).split(".") if name != "" else []
     token = _path.set((*_path.get(), *parts))
     try:
-        with jax.named_scope("/".join(parts)):
+        with jax.named_scope("/".join(parts)) if parts else nullcontext():
             yield
     finally:
         _path.reset(token)

@@ -12,10 +12,10 @@ from glassformer.bench.fine_tuning import Result, Tuning, compare, unigram_entro
 from glassformer.cli.bench_fine_tuning import as_text
 from glassformer.data.dataset import Dataset
 from glassformer.data.tokeniser_training import Characters
+from glassformer.predict.run import load
 from glassformer.shapes import Static
 from glassformer.train.loop import Listener
 from glassformer.train.presets import preset
-from glassformer.train.run import load
 from glassformer.train.settings import with_changes
 from glassformer.train.tasks.masked import Rows
 

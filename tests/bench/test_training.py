@@ -31,7 +31,7 @@ from .bench_command import (
 STEPS = 5
 SIDES = ["native-1", "native", "jax", "eager", "fused", "compiled"]
 QUICKLY = ("attention-pool", "--rounds", "1", "--steps", "2")
-NO_IMAGES = "the native engine trains models of images, and GPT reads none"
+NO_IMAGES = "the native engine reads images and rows of numbers, and GPT reads texts"
 WHOLE_GPT = pytest.param("gpt-nano", marks=pytest.mark.slow)
 
 

@@ -20,10 +20,10 @@ from glassformer.files import write_whole
 from glassformer.lens.attention import attention_maps, rollout
 from glassformer.lens.gradient_attention import gradient_attention, gradient_rollout
 from glassformer.lens.trace import trace
-from glassformer.models import MLP, Model, PatchBlock, ViT
+from glassformer.models import MLP, Network, PatchBlock, ViT
 from glassformer.models.patch_block import NormedResidual
+from glassformer.predict.run import Run, load
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import Run, load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import to_plain, to_toml
 
@@ -44,7 +44,7 @@ def invoked(*arguments: str | Path) -> str:
     return result.stdout
 
 
-def untrained(folder: Path, model: Model) -> Path:
+def untrained(folder: Path, model: Network) -> Path:
     """A run folder with first weights."""
     recipe = dataclasses.replace(Recipe(), model=model)
     write_whole(folder / "recipe.toml", to_toml(to_plain(recipe)))
@@ -57,8 +57,8 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-def image_model(run: Run) -> Model:
-    assert isinstance(run.model, Model)
+def image_model(run: Run) -> Network:
+    assert run.images
     return run.model
 
 

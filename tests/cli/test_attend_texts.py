@@ -18,7 +18,7 @@ from glassformer.lens.attention import attention_maps
 from glassformer.lens.gradient_attention import gradient_attention, gradient_rollout
 from glassformer.lens.trace import trace
 from glassformer.models.t5 import Inputs
-from glassformer.train.run import Run
+from glassformer.predict.run import Run
 
 from ..train.conftest import compiled_once
 from ..train.small_texts import small_texts

@@ -1,12 +1,13 @@
 """The commands as a user runs them: what they print, what they return, what they say when something is wrong."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from .command import glassformer
 
 BROKEN = '''
 """A student's layer: scale every channel by a learned factor. Two mistakes in backward."""
@@ -62,16 +63,6 @@ COMMANDS = [
     ),
 ]
 RIGHT = BROKEN.replace(" / dy.shape[0]", "").replace("return dy, Params", "return dy * params.scale, Params")
-
-
-def glassformer(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from glassformer.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"},
-    )
 
 
 @pytest.fixture
@@ -199,6 +190,14 @@ def test_mistakes_get_a_message_and_no_traceback(arguments: tuple[str, ...], cod
 
 def test_version() -> None:
     assert glassformer("--version").stdout.startswith("glassformer 0.")
+
+
+def test_the_module_is_the_command_and_its_errors_are_one_line_in_a_process_of_its_own() -> None:
+    result = subprocess.run([sys.executable, "-m", "glassformer", "info", "vti"], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("glassformer: ")
 
 
 def test_bench_gradients_prints_a_ratio_for_every_model(monkeypatch: pytest.MonkeyPatch) -> None:

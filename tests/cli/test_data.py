@@ -1,10 +1,8 @@
 """glassformer data: list, get, show and sheet as a user runs them, offline."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,29 +10,13 @@ from PIL import Image
 
 from glassformer.data.text_sources import load_texts
 
+from . import command
+
 PLACES = load_texts("places")
-RUN = """
-from glassformer.cli import app, main
-from glassformer.cli.data import data
-app.add_typer(data, name="data")
-main()
-"""
 
 
 def glassformer(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", RUN, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={
-            **os.environ,
-            "COLUMNS": "120",
-            "NO_COLOR": "1",
-            "TERM": "dumb",
-            "GLASSFORMER_DATA": str(folder / "cache"),
-        },
-    )
+    return command.glassformer(*arguments, folder=folder, GLASSFORMER_DATA=str(folder / "cache"))
 
 
 @pytest.mark.parametrize("command", [(), ("list",), ("get",), ("show",), ("sheet",)], ids=" ".join)

@@ -14,7 +14,7 @@ from glassformer.cli.eval import class_table, confusion_picture, confusion_table
 from glassformer.data import load as load_data
 from glassformer.data.idx import header
 from glassformer.errors import CheckpointError, DataError, FileError, UnknownNameError
-from glassformer.train.run import SHIPPED, Evaluation, load
+from glassformer.predict.run import SHIPPED, Evaluation, load
 
 app = typer.Typer()
 app.command("eval")(eval_)

@@ -17,7 +17,7 @@ from glassformer.data.iris import load_iris
 from glassformer.data.text_sources import KNOWN_TEXTS
 from glassformer.data.texts import Example, Part
 from glassformer.errors import DataError, ShapeError
-from glassformer.train.run import Run
+from glassformer.predict.run import Run
 
 from ..train.conftest import compiled_once
 from ..train.small_texts import small_texts

@@ -14,12 +14,11 @@ from glassformer.cli.generate import generate
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import CheckpointError, DataError, EngineError, SettingError
 from glassformer.generate import BeamSearch, Sampling, answer_text, best_answers, continue_text
-from glassformer.generate.gpt import JaxDecoder
-from glassformer.generate.t5 import T5Decoder
+from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.models import BERT, GPT, T5, BERTFor, MaskedHead, RecurrentLM, Text, ViT
 from glassformer.models.model import Network
+from glassformer.predict.run import load
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.tasks import Classify, Masked, NextToken, Task, Translate
 
@@ -134,7 +133,7 @@ def test_a_recurrent_model_writes_on_beyond_its_context() -> None:
 
 
 def test_t5_answers() -> None:
-    decoder = T5Decoder(RUNS["t5"][0], load("t5").params)  # pyright: ignore[reportArgumentType]
+    decoder = JaxDecoder(RUNS["t5"][0], load("t5").params)  # pyright: ignore[reportArgumentType]
     texts = answer_text(decoder, TOKENISER, ["abc", "de"], length=8)
     assert printed("t5", "-p", "abc", "-n", "8") == f"abc -> {texts[0]}\n"
     assert printed("t5", "-p", "abc", "-p", "de", "-n", "8") == f"abc -> {texts[0]}\nde -> {texts[1]}\n"

@@ -21,10 +21,9 @@ from glassformer.errors import CheckpointError, FileError, GlassformerError, Set
 from glassformer.hub import bert, parity
 from glassformer.hub.folder import read_folder
 from glassformer.models import MLP
+from glassformer.predict.run import load
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import load
 from glassformer.train.run_folder import RunFolder
-from glassformer.train.tasks import TASK_NAMES
 
 from ..hub.builders import MODELS, build, tensors_of
 
@@ -62,7 +61,7 @@ def test_there_and_back(kind: str, task: str, tmp_path: Path) -> None:
     run = load(tmp_path / "run")
     assert run.model == MODELS[kind]
     assert run.classes == tuple(classes)
-    assert TASK_NAMES[type(run.recipe.task)] == task
+    assert run.recipe.task.name == task
     jax.tree.map(np.testing.assert_array_equal, run.params, read_folder(folder).params)
     if kind != "vit":
         assert run.tokeniser is not None

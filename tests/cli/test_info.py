@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from glassformer.cli import main
-from glassformer.models import MLP, Model, PatchAttention
-from glassformer.native.layers import plan_for
+from glassformer.models import MLP, Network, PatchAttention
+from glassformer.native.lower import plan_for
 from glassformer.native.plan import place
 from glassformer.native.write import LANES, source_of
 from glassformer.train.presets import preset
@@ -34,10 +34,8 @@ def info(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
-def attention_pool() -> Model:
-    model = preset("attention-pool").model
-    assert isinstance(model, Model)
-    return model
+def attention_pool() -> Network:
+    return preset("attention-pool").model
 
 
 def test_the_c_of_a_preset_is_printed_as_it_is_compiled(info: Any) -> None:
@@ -104,7 +102,7 @@ def test_plan_as_json(info: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("vit", "--set", "dropout=0.1"), 1, "glassformer: the native engine has no Dropout yet (blocks.0)"),
+        (("vit", "--set", "dropout=0.1"), 1, "the native engine has no Dropout yet (blocks.0.drop1)"),
         (("vti",), 1, "is called 'vti' (did you mean 'vit'?)"),
         (("vit", "--set", "widht=3"), 1, "ViT has no setting 'widht' (did you mean 'width'?)"),
         ((), 2, "--c and --plan are about a model"),
@@ -177,6 +175,9 @@ def test_a_run_of_texts_or_a_table(info: Any, kind: str, model: str, tmp_path: P
     assert (code, answer["model"]) == (0, model)
     assert answer["recipe"]["task"]["kind"] == ("tag" if kind == "tag" else "classify")
     assert info(str(tmp_path))[1].splitlines()[1].split() == ["model", model]
-    code, _, err = info(str(tmp_path), "--c")
-    assert code == 1
-    assert f"the native engine has C for models of images, and {model} reads none" in err
+    code, out, err = info(str(tmp_path), "--c")
+    if kind == "iris":
+        assert (code, out) == (0, source_of(RunFolder(tmp_path).recipe().model, 1))
+    else:
+        assert code == 1
+        assert f"the native engine reads images and rows of numbers, and {model} reads texts" in err

@@ -17,7 +17,7 @@ from glassformer.cli.predict import predict
 from glassformer.data import load as load_data
 from glassformer.data.idx import header
 from glassformer.errors import CheckpointError, DataError
-from glassformer.train.run import load
+from glassformer.predict.run import load
 
 app = typer.Typer()
 app.command()(predict)

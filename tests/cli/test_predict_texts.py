@@ -15,8 +15,8 @@ from glassformer.cli.predict import predict
 from glassformer.data.iris import load_iris
 from glassformer.data.text_sources import KNOWN_TEXTS
 from glassformer.errors import DataError
-from glassformer.train.predict_text import ClassAnswer, Found, MaskedAnswer, NextAnswer, TagAnswer, TranslateAnswer
-from glassformer.train.run import Run
+from glassformer.predict.answers import ClassAnswer, Found, MaskedAnswer, NextAnswer, TagAnswer, TranslateAnswer
+from glassformer.predict.run import Run
 from glassformer.train.settings import to_plain, to_toml
 
 from ..train.conftest import compiled_once

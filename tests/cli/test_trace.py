@@ -18,7 +18,7 @@ from glassformer.data.text_sources import KNOWN_TEXTS
 from glassformer.errors import DataError, UnknownNameError
 from glassformer.lens.health import findings
 from glassformer.names import with_leaves
-from glassformer.train.run import Run, load
+from glassformer.predict.run import Run, load
 from glassformer.train.run_folder import RunFolder
 
 from ..train.conftest import compiled_once

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
+from glassformer.api import fit
 from glassformer.cli import main
 from glassformer.cli.train import as_text
 from glassformer.cli.training_progress import TrainingProgress
-from glassformer.train import fit
 from glassformer.train.loop import Listener, Loop
 from glassformer.train.run_folder import RunFolder
 
@@ -161,7 +161,7 @@ def test_a_run_is_resumed_and_scored_from_another_folder(
 
 
 def test_a_run_from_arrays_in_python(glassformer: Command, folder: Path) -> None:
-    fit.fit("mlp", small_data(), out="run", training__epochs=1, model__hidden=(6,))
+    fit("mlp", small_data(), out="run", training__epochs=1, model__hidden=(6,))
     for command in (("eval", "run"), ("train", "--resume", "run"), ("predict", "test:0", "--run", "run")):
         answer = glassformer(*command)
         assert answer.code == 1

@@ -14,7 +14,7 @@ class Script:
     """Row i wants to write scripts[i]; once it has, its last token again and again."""
 
     def __init__(self, vocabulary: int, scripts: list[list[int]], context: int = 64) -> None:
-        self.model: Any = SimpleNamespace(text=Text(vocabulary, context))
+        self.model: Any = SimpleNamespace(input=Text(vocabulary, context), tasks=("next-token",))
         self.context, self.scripts = context, scripts
         self.steps, self.prompts = -1, np.zeros((0, 0), int)  # -1: not started
 
@@ -32,7 +32,7 @@ class Script:
         self.scripts = [self.scripts[i] for i in rows]
 
     def scores(self) -> np.ndarray:
-        scores = np.full((len(self.scripts), self.model.text.vocabulary), UNLIKELY, np.float32)
+        scores = np.full((len(self.scripts), self.model.input.vocabulary), UNLIKELY, np.float32)
         for row, script in zip(scores, self.scripts, strict=True):
             row[script[min(self.steps, len(script) - 1)]] = LIKELY
         return scores

@@ -10,9 +10,8 @@ import pytest
 
 from glassformer.errors import CheckpointError, SettingError
 from glassformer.generate import BeamSearch, best_answers
-from glassformer.generate.beam import log_probabilities
-from glassformer.generate.gpt import JaxDecoder
-from glassformer.generate.t5 import T5Decoder
+from glassformer.generate.decoder import must_be_numbers
+from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.models import GPT, Text
 
 from .script import Script
@@ -31,7 +30,7 @@ READ = [[*TOKENISER.encode(text), END] for text in PROMPTS]
 def test_texts_are_those_of_transformers(beams: int, length_penalty: float, early_stopping: bool, seed: int) -> None:
     theirs, model, params = t5_of_both(seed)
     search = BeamSearch(beams, length_penalty, early_stopping)
-    found = search.find(T5Decoder(model, params, PAD), READ, length=12, end=END)
+    found = search.find(JaxDecoder(model, params, PAD), READ, length=12, end=END)
     settings: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 12}
     if beams > 1:
         settings |= {"length_penalty": length_penalty, "early_stopping": early_stopping}
@@ -42,7 +41,7 @@ def test_some_of_those_texts_end_early_and_some_do_not() -> None:
     lengths = set()
     for seed in SEEDS:
         _, model, params = t5_of_both(seed)
-        lengths |= {len(ids) for ids in BeamSearch().find(T5Decoder(model, params), READ, length=12, end=END)}
+        lengths |= {len(ids) for ids in BeamSearch().find(JaxDecoder(model, params), READ, length=12, end=END)}
     assert 12 in lengths
     assert len(lengths) > 4
 
@@ -71,7 +70,7 @@ def test_two_tokens_are_the_best_two_that_begin_with_one_of_the_best_first() -> 
 
 def test_answers_as_text() -> None:
     _, model, params = t5_of_both(2)
-    decoder = T5Decoder(model, params, PAD)
+    decoder = JaxDecoder(model, params, PAD)
     found = best_answers(decoder, TOKENISER, PROMPTS, length=12)
     assert found == [TOKENISER.decode(ids) for ids in BeamSearch().find(decoder, READ, length=12, end=END)]
     longest = max(found, key=len)
@@ -92,4 +91,4 @@ def test_bad_input() -> None:
     assert decoder.steps == -1
     assert BeamSearch().find(decoder, [], length=3, end=END) == []
     with pytest.raises(CheckpointError, match="not numbers"):
-        log_probabilities(np.array([[np.nan, 1.0]]))
+        must_be_numbers(np.array([[np.nan, 1.0]]))

@@ -9,8 +9,7 @@ import pytest
 from glassformer.errors import ShapeError
 from glassformer.generate import Sampling, continue_text
 from glassformer.generate.decoder import Decoder, as_array, filled_up
-from glassformer.generate.gpt import JaxDecoder
-from glassformer.generate.recurrent import RecurrentDecoder
+from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.layers import ReLU, Rotary
 from glassformer.models import GPT, RecurrentLM, Text
 
@@ -39,7 +38,7 @@ def drawn(model: Any) -> Any:
 
 def decoder_of(model: Any) -> tuple[Decoder, Any]:
     params = drawn(model)
-    return JaxDecoder(model, params) if isinstance(model, GPT) else RecurrentDecoder(model, params), params
+    return JaxDecoder(model, params), params
 
 
 def tokens_of(count: int, length: int = TEXT.context) -> np.ndarray:

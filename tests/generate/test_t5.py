@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.errors import DataError, SettingError, ShapeError
 from glassformer.generate import Sampling, answer_text
-from glassformer.generate.t5 import T5Decoder
+from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.layers import GELUTanh
 from glassformer.models import T5, Text
 from glassformer.models.t5 import Inputs
@@ -51,7 +51,7 @@ def test_every_score_is_that_of_forward(name: str) -> None:
     target = TARGET.copy()
     target[:, 0] = 4
     expected = all_scores(model, params, SOURCE, target, LENGTHS)
-    decoder = T5Decoder(model, params, start_token=4)
+    decoder = JaxDecoder(model, params, start_token=4)
     assert_same(decoder.start(SOURCE, LENGTHS), expected[:, 0])
     for place in range(1, 11):
         assert_same(decoder.step(target[:, place]), expected[:, place])
@@ -63,7 +63,7 @@ def test_every_score_is_that_of_forward(name: str) -> None:
 def test_rows_go_on_from_other_rows(rows: list[int]) -> None:
     model = MODELS["v1.0"]
     params = drawn(model)
-    decoder = T5Decoder(model, params)
+    decoder = JaxDecoder(model, params)
     decoder.start(SOURCE, LENGTHS)
     decoder.step(TARGET[:, 0])
     decoder.reorder(np.array(rows))
@@ -82,7 +82,7 @@ PROMPTS = ["abc", "q", "hell", "abcdefghijklmnopqrabcdefghij"]
 def test_greedy_text_is_that_of_transformers(seed: int, penalty: float) -> None:
     theirs, model, params = t5_of_both(seed)
     sampling = Sampling(greedy=True, repetition_penalty=penalty)
-    found = answer_text(T5Decoder(model, params, PAD), TOKENISER, PROMPTS, length=10, sampling=sampling)
+    found = answer_text(JaxDecoder(model, params, PAD), TOKENISER, PROMPTS, length=10, sampling=sampling)
     read = [[*TOKENISER.encode(text), END] for text in PROMPTS]
     expected = [generated(theirs, ids, repetition_penalty=penalty) for ids in read]
     assert found == [TOKENISER.decode(ids) for ids in expected]
@@ -91,7 +91,7 @@ def test_greedy_text_is_that_of_transformers(seed: int, penalty: float) -> None:
 
 def test_an_answer_may_be_as_long_as_the_context_and_a_prompt_too() -> None:
     model = T5(Text(VOCABULARY, 11), **SIZES, depth=1)
-    decoder = T5Decoder(model, drawn(model))
+    decoder = JaxDecoder(model, drawn(model))
     assert answer_text(decoder, TOKENISER, ["abcdefghij"], length=11)
     with pytest.raises(SettingError, match="length is 12, the model's context is 11; ask for 11 at most"):
         answer_text(decoder, TOKENISER, ["abc"], length=12)

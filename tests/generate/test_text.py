@@ -12,7 +12,7 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.errors import DataError, SettingError, ShapeError
 from glassformer.generate import Sampling, continue_text
-from glassformer.generate.gpt import JaxDecoder
+from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.generate.text import first_in_view
 from glassformer.generate.text_stream import UntilStop, WholeCharacters
 from glassformer.models import GPT, Text

@@ -10,7 +10,7 @@ from glassformer.lab.cells import additions, cell, key_of, on_top, pairs, remova
 from glassformer.lab.record import Results
 from glassformer.lab.run import cells_of
 from glassformer.models import MLP
-from glassformer.train.many_seeds import with_seed
+from glassformer.train.loop import with_seed
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import with_change
 

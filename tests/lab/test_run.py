@@ -24,8 +24,7 @@ from glassformer.lab.plan import Plan, changed
 from glassformer.lab.record import FILE, Record, Results
 from glassformer.lab.run import investigate
 from glassformer.train.engines import choose
-from glassformer.train.loop import split
-from glassformer.train.many_seeds import with_seed
+from glassformer.train.loop import split, with_seed
 from glassformer.train.presets import preset
 from glassformer.train.resolve import resolved
 from glassformer.train.rng import make_order

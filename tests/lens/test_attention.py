@@ -15,7 +15,7 @@ from glassformer import lens
 from glassformer.data import load as load_data
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.lens.attention import attention_maps, panel, panels, picture, rollout, rollout_panel
-from glassformer.models import MLP, Images, Model, PatchAttention, PatchBlock, ViT
+from glassformer.models import MLP, Images, Network, PatchAttention, PatchBlock, ViT
 from glassformer.models.patch_block import NormedResidual
 from glassformer.names import named_leaves
 
@@ -26,10 +26,10 @@ VIT = ViT(images=SMALL, width=8, hidden=8, heads=2, depth=3)
 WITH_CLASS = dataclasses.replace(VIT, with_class_token=True)
 
 
-def drawn(model: Model, seed: int = 0) -> tuple[Any, np.ndarray]:
+def drawn(model: Network, seed: int = 0) -> tuple[Any, np.ndarray]:
     """Random params, large enough that attention is far from even, and three random images."""
     params = jax.tree.map(lambda leaf: 3 * leaf, model.init(jax.random.key(seed)))
-    images = np.random.default_rng(seed).integers(0, 256, (3, *model.images.shape), dtype=np.uint8)
+    images = np.random.default_rng(seed).integers(0, 256, (3, *model.example(1).shape[1:]), dtype=np.uint8)
     return params, images
 
 
@@ -44,7 +44,7 @@ def drawn(model: Model, seed: int = 0) -> tuple[Any, np.ndarray]:
     ],
 )
 def test_maps_are_those_of_the_forward_and_their_rows_add_up_to_one(
-    model: Model, names: list[str], shape: tuple[int, ...]
+    model: Network, names: list[str], shape: tuple[int, ...]
 ) -> None:
     params, images = drawn(model)
     maps = attention_maps(model, params, images)

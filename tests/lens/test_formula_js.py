@@ -75,7 +75,7 @@ q, k, v = draw(T, H, D), draw(S, H, D), draw(S, H, D)  # as they are stored
 scores = np.einsum("thd,shd->hts", q, k)
 mask = np.array([[1, 0, 1], [1, 1, 1], [0, 0, 0], [0, 1, 0], [1, 1, 0]], bool)  # (T, S); token 2 sees nothing
 seen_scores = np.where(mask, scores, -1e30)
-pattern = softmax(seen_scores) * mask.any(axis=-1)[:, None]
+pattern = softmax(seen_scores) * mask.any(axis=-1, keepdims=True)
 gates, w_gates, b_gates = draw(T, 4, N), draw(C, 4, N), draw(4, N)
 image = draw(4, 6, 2)  # 2 x 3 patches of 2 x 2 pixels, 2 channels
 cut = image.reshape(2, 2, 3, 2, 2).transpose(0, 2, 1, 3, 4).reshape(6, 8)

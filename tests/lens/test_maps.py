@@ -9,7 +9,7 @@ from PIL import Image
 
 from glassformer import lens
 from glassformer.lens.maps import SHARPEST, coarser
-from glassformer.train.run import load
+from glassformer.predict.run import load
 
 EVIL = "<img onerror=1>"
 

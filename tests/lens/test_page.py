@@ -31,7 +31,7 @@ from glassformer.models.bert_heads import TagHead
 from glassformer.models.patch_block import NormedResidual
 from glassformer.models.t5 import Inputs
 from glassformer.models.text import Text
-from glassformer.train.run import load
+from glassformer.predict.run import load
 
 from .browser import Tab, browser, missing
 

@@ -36,7 +36,7 @@ from glassformer.lens.studio.serve import is_loopback, open_address
 from glassformer.lens.trace import trace
 from glassformer.lens.trace_input import image_input, text_input
 from glassformer.names import named_leaves
-from glassformer.train.run import load
+from glassformer.predict.run import load
 from glassformer.train.run_folder import Row, RunFolder
 from glassformer.train.weights import save_arrays
 

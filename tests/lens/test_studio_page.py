@@ -23,8 +23,8 @@ from glassformer.lens.page import bundle
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput, image_input, text_input
 from glassformer.models import ViT
+from glassformer.predict.run import Run, load
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import Run, load
 
 from .browser import Tab, browser, missing
 from .studio_runs import RECIPES, make_run

@@ -10,7 +10,7 @@ import optax
 from jax import lax
 
 from glassformer.losses import CrossEntropy
-from glassformer.models import MLP, Model, PatchAttention, ViT
+from glassformer.models import MLP, Network, PatchAttention, ViT
 from glassformer.train import loss_and_gradient
 
 MODELS: dict[str, Any] = {
@@ -25,13 +25,13 @@ OPTIMISERS = {"sgd": optax.sgd(0.1), "adamw": optax.adamw(1e-3, weight_decay=0.0
 Gradient = Callable[[Any, Any, Any], tuple[Any, Any]]  # (params, images, labels) -> (loss, dparams)
 
 
-def batches(model: Model, steps: int = 10, batch: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def batches(model: Network, steps: int = 10, batch: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """`steps` batches of bytes and labels, with a way down: half of each pixel is its class's own, half is noise, and
     only three of the classes come up."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(3, size=(steps, batch))
-    own = draw.integers(128, size=(3, *model.images.shape), dtype=np.uint8)
-    noise = draw.integers(128, size=(steps, batch, *model.images.shape), dtype=np.uint8)
+    own = draw.integers(128, size=(3, *model.example(1).shape[1:]), dtype=np.uint8)
+    noise = draw.integers(128, size=(steps, batch, *model.example(1).shape[1:]), dtype=np.uint8)
     return own[labels] + noise, labels
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.errors import ShapeError
 from glassformer.layers import MultiHeadAttention, SelfAttention
-from glassformer.models import MLP, MODELS, Images, Model, PatchAttention, ViT
+from glassformer.models import MLP, MODELS, Images, Network, PatchAttention, ViT
 from glassformer.models.summary import Summary, summarise
 
 
@@ -25,7 +25,7 @@ def parts(summary: Summary, column: str) -> dict[str, int]:
         (MLP(), 784 * 512 + 512 + 512 * 10 + 10),
     ],
 )
-def test_parameter_counts(model: Model, count: int) -> None:
+def test_parameter_counts(model: Network, count: int) -> None:
     assert summarise(model).total("parameters") == count
     params = jax.eval_shape(model.init, jax.random.key(0))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count

@@ -101,6 +101,23 @@ def standardise_case(n: int) -> Case:
     return Case(f"standardise {n}", ours, truth)
 
 
+def standardise_columns_case(N: int, I: int) -> Case:
+    mean, std = draw(I), np.abs(draw(I, seed=1)) + 0.1
+    layer = layers.StandardiseColumns(mean=tuple(mean.tolist()), std=tuple(std.tolist()))
+    factor, x, dy = (1 / std).astype(np.float32), draw(N, I), draw(N, I, seed=1)
+
+    def ours(c: Kernels) -> Values:
+        y = c.call("standardise_columns_forward", (empty(N, I), factor, mean, x), N, I)[0]
+        dx = c.call("standardise_columns_backward", (empty(N, I), factor, dy), N, I)[0]
+        return {"y": y, "dx": dx, "copy": c.call("copy_forward", (empty(N, I), x), N * I)[0]}
+
+    def truth() -> Values:
+        y, _, dx, _ = twin(layer, None, x, dy)
+        return {"y": y, "dx": dx, "copy": x}
+
+    return Case(f"standardise columns {N}x{I}", ours, truth)
+
+
 def patches_case(image: tuple[int, int, int], size: int) -> Case:
     layer = layers.Patches(image, size)
     x = draw(2, *image)
@@ -356,6 +373,7 @@ ATTENTION = [  # samples, T, S, heads, their width
 CASES = [
     *(linear_case(*sizes, bias=bias) for bias in (True, False) for sizes in TRIPLES),
     *(standardise_case(n) for n in (*SIZES, 784)),
+    *(standardise_columns_case(N, I) for N, I in ((1, 4), (3, 17))),
     *(patches_case((28, 14, channels), size) for size in (2, 7) for channels in (1, 3)),
     *(patches_case((8, 12, channels), 4) for channels in (1, 3)),
     *(positions_case(2, T, C) for T, C in PAIRS),

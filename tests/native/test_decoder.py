@@ -1,6 +1,7 @@
 """The native decoder beside GPT.forward: the same logits at every place, however the text was cut into calls."""
 
 import shutil
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,24 @@ import numpy as np
 import pytest
 
 from glassformer.errors import EngineError, ShapeError
-from glassformer.layers import GELU, GELUTanh, ReLU, Rotary, SiLU, Tanh
-from glassformer.models import GPT, ViT
+from glassformer.layers import (
+    GELU,
+    CausalSelfAttention,
+    Embedding,
+    FeedForward,
+    GELUTanh,
+    LayerNorm,
+    MultiHeadAttention,
+    ReLU,
+    Rotary,
+    SiLU,
+    Tanh,
+    TiedHead,
+    tied_head,
+)
+from glassformer.models import BERT, GPT, ViT
 from glassformer.models.text import Text
+from glassformer.names import at
 from glassformer.native import build, decoder
 from glassformer.native.decoder import GROUP, NativeDecoder
 
@@ -33,6 +49,42 @@ ROTARY = GPT(
     activation=SiLU(),
 )
 MODELS = {"odd": ODD, "even": EVEN, "narrow": NARROW, "rotary, own head": ROTARY}
+
+
+@dataclass(frozen=True)
+class OwnGPT:
+    """Only forward: nobody trains it."""
+
+    text: Text = Text(vocabulary=31, context=12)
+    depth: int = 2
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        attend = MultiHeadAttention(12, 3, bias=False, scale=0.7)
+        return {
+            "norm1": LayerNorm(12, 1e-3),
+            "attn": CausalSelfAttention(attend),
+            "norm2": LayerNorm(12, 1e-3),
+            "ff": FeedForward(12, 20, ReLU(), bias=False),
+        }
+
+    def example(self, batch: int) -> Any:
+        return self.text.example(batch)
+
+    def init(self, key: Any) -> Any:
+        blocks = [{name: layer.init(key) for name, layer in self.layers.items()} for _ in range(self.depth)]
+        return {"table": Embedding(31, 12).init(key), "blocks": blocks, "last": LayerNorm(12, 1e-3).init(key)}
+
+    def forward(self, params: Any, x: Any) -> Any:
+        resid, _ = at("embed", Embedding(31, 12)).forward(params["table"], x)
+        for i, block in enumerate(params["blocks"]):
+            norm1, attn, norm2, ff = (at(f"{i}.{name}", layer) for name, layer in self.layers.items())
+            a, _ = attn.forward(block["attn"], norm1.forward(block["norm1"], resid)[0])
+            resid = a + resid
+            f, _ = ff.forward(block["ff"], norm2.forward(block["norm2"], resid)[0])
+            resid = resid + f
+        h, _ = at("last", LayerNorm(12, 1e-3)).forward(params["last"], resid)
+        return at("head", TiedHead(31)).forward(None, tied_head.Inputs(x=h, emb=params["table"].emb))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -71,8 +123,9 @@ def error(came: np.ndarray, expected: np.ndarray) -> float:
 
 def largest_error(made: NativeDecoder, lengths: list[int]) -> float:
     """Of prompts of these lengths, and of every place after them that all texts reach."""
-    ids, rows, places = texts(made.model, len(lengths)), np.arange(len(lengths)), np.array(lengths)
-    expected = truth(made.model, len(lengths))
+    model: Any = made.model
+    ids, rows, places = texts(model, len(lengths)), np.arange(len(lengths)), np.array(lengths)
+    expected = truth(model, len(lengths))
     errors = [error(made.start(ids[:, : max(lengths)], places), expected[rows, places - 1])]
     while places.max() < made.context:
         errors.append(error(made.step(ids[rows, places]), expected[rows, places]))
@@ -188,6 +241,12 @@ def test_every_activation(activation: Any) -> None:
     assert largest_error(NativeDecoder(model, drawn(model)), [4]) < 1e-5
 
 
+def test_a_model_of_another_class_with_blocks_of_its_own() -> None:
+    """What counts is the structure: blocks are written out here, have no biases, and scale their scores otherwise."""
+    model = OwnGPT()
+    assert largest_error(NativeDecoder(model, drawn(model)), [4, 7]) < 1e-5  # pyright: ignore[reportArgumentType]
+
+
 def test_one_thread_is_enough_for_little_work() -> None:
     made = NativeDecoder(ODD, drawn(ODD))
     assert (made.threads_for(1), made.threads_for(GROUP)) == (1, 1)
@@ -241,10 +300,13 @@ def test_steps_that_are_refused() -> None:
 
 
 def test_what_has_no_c_twin_is_named() -> None:
-    with pytest.raises(EngineError, match="the native decoder has no ViT yet"):
-        NativeDecoder(ViT(), None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(EngineError, match="the native decoder reads one text a row, and ViT images"):
+        NativeDecoder(ViT(), None)
+    bert = BERT(text=Text(30, 9), width=10, hidden=17, heads=1, depth=1)
+    with pytest.raises(EngineError, match=r"the native decoder has no \w+ yet \(.*\): it expects \w+ there"):
+        NativeDecoder(bert, None)
     with pytest.raises(EngineError, match=r"the native decoder has no Tanh yet \(blocks.0.ff.activation\)"):
-        NativeDecoder(GPT(activation=Tanh()), None)  # pyright: ignore[reportArgumentType]
+        NativeDecoder(GPT(depth=1, activation=Tanh()), None)  # pyright: ignore[reportArgumentType]
 
 
 def test_threads_that_cannot_be_had() -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from glassformer.models import MLP, Model, PatchAttention, PatchBlock, ViT
+from glassformer.models import MLP, Network, PatchAttention, PatchBlock, ViT
 from glassformer.models.patch_block import Bare, Normed, NormedResidual, WithResidual
 from glassformer.native.write import source_of
 
@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).with_name("golden")
 
 
 class Case(NamedTuple):
-    model: Model
+    model: Network
     samples: int = 1
     rewrites: bool = True
 

@@ -3,6 +3,7 @@
 An error is counted as DESIGN says: the largest difference over a leaf, divided by the largest gradient of its layer.
 """
 
+import ctypes
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,25 +15,26 @@ import pytest
 from glassformer.check.gradients import leaf_errors
 from glassformer.data.dataset import Samples
 from glassformer.errors import EngineError
-from glassformer.layers import ReLU, Residual
-from glassformer.models import MLP, Model, PatchAttention, PatchBlock, ViT
+from glassformer.losses import LabelSmoothing
+from glassformer.models import MLP, Network, PatchAttention, PatchBlock, TinyIris, ViT
+from glassformer.models.columns import Columns
 from glassformer.models.images import Images
 from glassformer.models.patch_block import Normed, NormedResidual, WithResidual
 from glassformer.names import named_leaves
-from glassformer.native.engine import NativeEngine
-from glassformer.native.layers import lower, plan_for
-from glassformer.native.plan import Plan
+from glassformer.native.engine import Job, NativeEngine, must_mirror, samples_at_once
+from glassformer.native.lower import plan_for
 from glassformer.native.write import source_of
 from glassformer.train.jax_engine import JaxEngine, loss_of_step
 from glassformer.train.optimiser import Optimiser, Schedule
 from glassformer.train.recipe import Engine, Recipe, Training
+from glassformer.train.tasks import NextToken
 
 COUNT, BATCH = 23, 10  # the last batch has three samples
 QUICKLY = {"xla_backend_optimization_level": 0}  # for the referee: most of the time goes into compiling it
 
 GREY, COLOURS, TALL = Images((8, 12, 1), 3, 0.4, 0.3), Images((8, 12, 3), 5), Images((14, 7, 1), 10, 0.1, 0.3)
 
-MODELS: dict[str, Model] = {
+MODELS: dict[str, Network] = {
     "patch attention": PatchAttention(images=GREY),
     "patch attention, odd widths": PatchAttention(images=GREY, patch_size=2, width=10, hidden=17),
     "patch attention, patches of 7": PatchAttention(images=TALL, patch_size=7, width=7, hidden=33),
@@ -65,14 +67,14 @@ def samples_for(model: Any, count: int = COUNT) -> Samples:
 
 
 @cache
-def params_for(model: Model) -> Any:
+def params_for(model: Network) -> Any:
     """Random throughout: ones and zeros hide mistakes."""
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     return jax.tree.map(lambda leaf: rng.normal(0, 0.3, leaf.shape).astype(np.float32), shapes)
 
 
-def recipe_for(model: Model, threads: int = 1, **training: Any) -> Recipe:
+def recipe_for(model: Network, threads: int = 1, **training: Any) -> Recipe:
     settings = Training(**{"batch": BATCH, "epochs": 2, **training})
     return Recipe(model=model, training=settings, engine=Engine(name="native", threads=threads))
 
@@ -141,11 +143,33 @@ def test_a_bare_patch_block_makes_the_calls_of_patch_attention(rewrites: bool) -
     assert ours.replace("PatchBlock", "PatchAttention") == theirs
 
 
-def test_a_residual_around_what_works_in_place_is_refused() -> None:
-    """It would add the result to itself."""
-    x = Plan(1, {}).buffer("x", 1, 3)
-    with pytest.raises(EngineError, match=r"the native engine has no residual around ReLU yet \(attn\)"):
-        lower(Plan(1, {}), Residual(ReLU()), "attn", x)
+def test_rows_of_floats() -> None:
+    """Each column has its mean and its spread; there are no pixels that could be moved."""
+    model = TinyIris(columns=Columns(mean=(1.5, -2.0, 0.0, 7.0), std=(0.5, 2.0, 1.0, 3.0)))
+    rng = np.random.default_rng(0)
+    samples = (rng.normal(2, 3, (COUNT, 4)).astype(np.float32), rng.integers(3, size=COUNT).astype(np.int32))
+    recipe, params = recipe_for(model, 2), params_for(model)
+    engine, referee = NativeEngine(recipe, samples, pytest.fail), JaxEngine(recipe, samples, (1,))
+    loss, gradient = engine.gradient(params, engine.batches(order(), 1), 2)
+    true_loss, truth = loss_of_step(recipe, params, referee.batches(order(), 1), 2)
+    assert loss == pytest.approx(float(true_loss), rel=1e-5)
+    assert error(gradient, truth) <= 1e-5
+    np.testing.assert_allclose(engine.score(params, samples), referee.score(params, samples), rtol=1e-5)
+    np.testing.assert_allclose(engine.answering(params)(samples[0][5]), engine.predict(params, samples[0])[5])
+
+
+def test_samples_that_go_through_together() -> None:
+    """Several where every product has one row a sample."""
+    together = {name: samples_at_once(model, 10) for name, model in MODELS.items()}
+    assert together == {name: 10 if name.startswith("mlp") else 1 for name in MODELS}
+    assert samples_at_once(MODELS["mlp"], 100) == 16
+
+
+def test_a_task_that_is_no_classification_is_refused() -> None:
+    with pytest.raises(
+        EngineError, match="the native engine trains classifiers by cross-entropy, and has no NextToken"
+    ):
+        native(replace(recipe_for(MODELS["mlp"]), task=NextToken()))
 
 
 @pytest.mark.parametrize("name", ["patch attention, odd widths", "mlp, two hidden layers"])
@@ -157,6 +181,13 @@ def test_label_smoothing_and_shifts(name: str) -> None:
     assert error(gradient, truth) <= 1e-5
     assert gradient_of(recipe, 1, epoch=1)[0] != loss
     assert gradient_of(recipe_for(MODELS[name], label_smoothing=0.1), 1)[0] != loss
+
+
+def test_a_smoothed_loss_may_be_named_itself() -> None:
+    by_share = gradient_of(recipe_for(MODELS["mlp"], label_smoothing=0.2), 0)
+    by_name = gradient_of(recipe_for(MODELS["mlp"], loss=LabelSmoothing(0.2)), 0)
+    assert by_share[0] == by_name[0]
+    assert bits(by_share[1]) == bits(by_name[1])
 
 
 @pytest.mark.parametrize("shift", [1, 9])
@@ -295,6 +326,14 @@ def test_a_label_that_is_no_class_shows_in_the_loss() -> None:
     assert np.isnan(losses).tolist() == [True, False]
 
 
+def test_a_struct_that_c_has_otherwise_is_refused() -> None:
+    class Short(ctypes.Structure):
+        _fields_ = Job._fields_[:-1]
+
+    with pytest.raises(EngineError, match=r"Short has \d+ bytes in Python and \d+ in C: fields differ"):
+        must_mirror(Short, native(recipe_for(MODELS["mlp"])).program.library.gf_job_size())
+
+
 def test_too_many_threads_are_an_error_not_a_crash() -> None:
     engine = native(recipe_for(MODELS["mlp"], threads=5000))
     with pytest.raises(EngineError, match=r"5000 threads .*; try --threads \d"):
@@ -304,7 +343,7 @@ def test_too_many_threads_are_an_error_not_a_crash() -> None:
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (Recipe(model=ViT(images=GREY, dropout=0.1)), r"the native engine has no Dropout yet \(blocks\.0\)"),
+        (Recipe(model=ViT(images=GREY, dropout=0.1)), r"the native engine has no Dropout yet \(blocks\.0\.drop1\)"),
         (Recipe(optimiser=Optimiser(name="lion")), "the native engine has no optimiser lion"),
     ],
 )

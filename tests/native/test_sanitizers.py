@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.models import MLP, Model, PatchAttention, PatchBlock, ViT
+from glassformer.models import MLP, Network, PatchAttention, PatchBlock, ViT
 from glassformer.models.images import Images
 from glassformer.models.patch_block import NormedResidual, WithResidual
 from glassformer.native import build
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow  # each program is compiled with its sanitizer
 MAIN = (Path(__file__).parent / "main.c").read_text()
 SMALL = Images((8, 6, 1), 3, 0.4, 0.3)
 
-MODELS: dict[str, tuple[Model, int]] = {  # and the samples it takes at once
+MODELS: dict[str, tuple[Network, int]] = {  # and the samples it takes at once
     "vit": (ViT(images=SMALL, patch_size=2, width=10, hidden=17, heads=2, depth=2, with_class_token=True), 1),
     "patch attention": (PatchAttention(images=SMALL, patch_size=2, width=7, hidden=33), 1),
     "patch block": (PatchBlock(images=SMALL, patch_size=2, width=7, hidden=33, block=WithResidual()), 1),

@@ -14,14 +14,13 @@ import pytest
 from glassformer.data import Samples, hold_out
 from glassformer.errors import TrainingError
 from glassformer.names import named_leaves
+from glassformer.predict.run import load
 from glassformer.train import fit, jax_engine, loss_and_gradient
 from glassformer.train.jax_engine import JaxEngine, shifted
-from glassformer.train.loop import InterruptedRunError, Listener, split
-from glassformer.train.many_seeds import with_seed
+from glassformer.train.loop import InterruptedRunError, Listener, split, with_seed
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Engine, Recipe
 from glassformer.train.rng import Threefry, make_order
-from glassformer.train.run import load
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.score import score_of_logits
 from glassformer.train.tasks import Classify
@@ -57,7 +56,7 @@ def test_an_epoch_is_a_plain_loop_over_batches(kind: str) -> None:
 
     @jax.jit
     def step(params, memory, images, labels):
-        loss, gradient = loss_and_gradient(recipe.model, recipe.training.loss, params, images, labels=labels)
+        loss, gradient = loss_and_gradient(recipe.model, recipe.loss, params, images, labels=labels)
         updates, memory = optimiser.update(gradient, memory, params)
         return optax.apply_updates(params, updates), memory, loss
 
@@ -147,7 +146,7 @@ def test_one_of_several_seeds_can_be_resumed(tmp_path: Path, monkeypatch: pytest
     """What was trained side by side goes on alone, from the same place."""
     monkeypatch.setattr(fit, "load_for", lambda recipe, name, tokeniser: small_data())
     recipe = replace(small_recipe("momentum", epochs=2), engine=Engine(name="jax"))
-    with pytest.raises(InterruptedRunError, match=r"stopped after epoch 1 and saved; go on with --resume .*seed-1"):
+    with pytest.raises(InterruptedRunError, match=r"stopped in epoch 1 and saved; go on with --resume .*seed-1"):
         fit.train_many(recipe, small_data(), tmp_path / "many", (1, 2), Stop(after=0))
     result = fit.resume(tmp_path / "many/seed-2", Listener())
     alone = fit.train(with_seed(recipe, 2), small_data(), tmp_path / "alone", Listener())

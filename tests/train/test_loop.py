@@ -9,11 +9,11 @@ import pytest
 from glassformer.data import Samples
 from glassformer.losses import CrossEntropy, LabelSmoothing
 from glassformer.names import named_leaves
+from glassformer.predict.run import load
 from glassformer.train import fit, loop
 from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.loop import Listener, after_epoch, best
 from glassformer.train.recipe import Recipe, Training, Validation
-from glassformer.train.run import load
 from glassformer.train.run_folder import Progress, Row
 from glassformer.train.score import Score
 from glassformer.train.weights import load_arrays

@@ -10,12 +10,12 @@ import pytest
 
 from glassformer.errors import TrainingError
 from glassformer.names import named_leaves, with_leaves
+from glassformer.predict.run import load
 from glassformer.train import fit
 from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.loop import Listener, Loop
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Recipe
-from glassformer.train.run import load
 from glassformer.train.run_folder import Row, RunFolder
 
 from .small import small_data, small_recipe, without_validation
@@ -47,7 +47,7 @@ def assert_last_epoch_is_kept(path: Path, epoch: int) -> None:
     assert all(np.isfinite(leaf).all() for leaf in named_leaves(load(path).params).values())
     loop = Loop(RunFolder(path).recipe(), small_data(), RunFolder(path), Listener())
     loop.resume()
-    assert loop.progress.epoch == epoch
+    assert loop.epoch == epoch
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(loop.state))
 
 
@@ -88,7 +88,7 @@ def test_the_step_is_found_in_the_middle_of_a_stretch(tmp_path: Path, monkeypatc
     recipe = small_recipe()
     loop = Loop(recipe, small_data(), RunFolder(tmp_path), Listener())
     loop.begin()
-    order = loop.order.shuffled(1, loop.engine.count)
+    order = loop.orders[0].shuffled(1, loop.engine.count)
     assert isinstance(loop.engine, JaxEngine)
     images = loop.engine.samples.images.astype(jnp.float32).at[order[53]].set(jnp.inf)
     loop.engine.samples = loop.engine.samples._replace(images=images)

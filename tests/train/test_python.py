@@ -11,11 +11,11 @@ from glassformer.data import Dataset
 from glassformer.data import load as load_data
 from glassformer.errors import CheckpointError, DataError, SettingError
 from glassformer.models import MLP, ViT
+from glassformer.predict import run as run_module
+from glassformer.predict.run import Run
 from glassformer.train import fit as fit_module
-from glassformer.train import run as run_module
 from glassformer.train.fit import new_folder
 from glassformer.train.recipe import Recipe, Training
-from glassformer.train.run import Run
 
 from .small import small_data, write_npz
 

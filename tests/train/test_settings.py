@@ -12,7 +12,7 @@ import pytest
 
 from glassformer.errors import FileError, GlassformerError, SettingError, ShapeError, UnknownNameError
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Zero
-from glassformer.models import MLP, Model, PatchAttention, ViT
+from glassformer.models import MLP, Images, PatchAttention, ViT
 from glassformer.train import Recipe
 from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.optimiser import Optimiser, Schedule
@@ -36,7 +36,7 @@ def through_toml(recipe: Recipe) -> Recipe:
     return from_plain(Recipe, tomllib.loads(to_toml(to_plain(recipe))))
 
 
-OF_IMAGES = [name for name in preset_names() if isinstance(preset(name).model, Model)]
+OF_IMAGES = [name for name in preset_names() if preset(name).model.input.reads == Images.reads]
 
 
 @pytest.mark.parametrize("images", [0, MANY])
@@ -44,9 +44,9 @@ OF_IMAGES = [name for name in preset_names() if isinstance(preset(name).model, M
 def test_every_preset_survives_its_own_file(name: str, images: int) -> None:
     recipe = resolved(preset(name, images), small_data())
     assert through_toml(recipe) == recipe
-    assert isinstance(recipe.model, Model)
-    assert recipe.model.images.shape == (8, 8, 1)
-    assert recipe.model.images.classes == 3
+    assert isinstance(recipe.model.input, Images)
+    assert recipe.model.input.shape == (8, 8, 1)
+    assert recipe.model.input.classes == 3
 
 
 @pytest.mark.parametrize("name", OF_IMAGES)

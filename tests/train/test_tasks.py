@@ -17,6 +17,7 @@ from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.errors import DataError, GlassformerError, SettingError
 from glassformer.models.model import Network
 from glassformer.models.t5 import Inputs
+from glassformer.models.text import Text
 from glassformer.shapes import Static
 from glassformer.train import score as scoring
 from glassformer.train.jax_engine import JaxEngine, keys_of_step, loss_of_step
@@ -440,10 +441,9 @@ def test_the_loss_of_a_step_is_that_of_its_real_labels(kind: str) -> None:
 class Table(Network):
     """Knows the rows by heart, and what to answer to each: params are the rows and their logits."""
 
-    def init(self, key: Any) -> None:
-        return None
+    input = Text()  # pyright: ignore
 
-    def example(self, batch: int) -> None:
+    def init(self, key: Any) -> None:
         return None
 
     def forward(self, params: Any, x: Any, *, keep: Any = None) -> tuple[Any, Any]:

@@ -34,8 +34,7 @@ from glassformer.models.model import Network
 from glassformer.names import named_leaves
 from glassformer.train import fit, loop
 from glassformer.train.jax_engine import Batches, JaxEngine
-from glassformer.train.loop import InterruptedRunError, Listener, Loop, after_epoch, best
-from glassformer.train.many_seeds import with_seed
+from glassformer.train.loop import InterruptedRunError, Listener, Loop, after_epoch, best, with_seed
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Engine, Recipe, Training, Validation
 from glassformer.train.resolve import encoded, lasting_name, load_for, resolved

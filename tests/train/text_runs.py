@@ -12,7 +12,7 @@ from glassformer.data.text_sources import KnownText
 from glassformer.data.texts import Texts
 from glassformer.models.t5 import Inputs
 from glassformer.names import named_leaves, with_leaves
-from glassformer.train.run import Run, load
+from glassformer.predict.run import Run, load
 from glassformer.train.run_folder import RunFolder
 
 from .small_texts import ready, small_text_recipe, small_texts

@@ -16,7 +16,7 @@ from glassformer.native.engine import address
 PASSES = 4  # over the array, in one call
 SOURCE = r"""
 /* The read bandwidth. Sums that do not wait for each other, over whole vectors. */
-#include "lanes.h"
+#include "simd.h"
 
 /* Returns what came out, so that the compiler must read all of it; numbers beyond whole rounds are left out. */
 float gf_read(const float *x, int64_t n, int passes)

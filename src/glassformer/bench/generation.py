@@ -22,7 +22,7 @@ from glassformer.bench.measure import REST, timed
 from glassformer.bench.training import JAX, NATIVE, on_cpu, say
 from glassformer.errors import EngineError, SettingError
 from glassformer.generate.decoder import Decoder
-from glassformer.generate.gpt import JaxDecoder
+from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.hub import gpt2
 from glassformer.models import GPT, gpt
 from glassformer.models.text import Text

@@ -13,10 +13,10 @@ from jax import lax
 
 from glassformer.bench.measure import interleaved
 from glassformer.losses import CrossEntropy
-from glassformer.models import MLP, Model, PatchAttention, ViT
+from glassformer.models import MLP, Network, PatchAttention, ViT
 from glassformer.train import loss_and_gradient
 
-CONTESTS: dict[str, tuple[Model, int]] = {  # name: model, batch
+CONTESTS: dict[str, tuple[Network, int]] = {  # name: model, batch
     "mlp": (MLP(), 32),
     "attention-pool": (PatchAttention(), 32),
     "attention-pool-64": (PatchAttention(width=64, hidden=128), 32),
@@ -25,7 +25,7 @@ CONTESTS: dict[str, tuple[Model, int]] = {  # name: model, batch
     "vit-micro": (ViT(depth=2), 64),
     "vit-nano, class token": (ViT(with_class_token=True), 64),
 }
-Gradient = Callable[[Model, Any, Any, Any], tuple[Any, Any]]  # model, params, images, labels -> loss, dparams
+Gradient = Callable[[Network, Any, Any, Any], tuple[Any, Any]]  # model, params, images, labels -> loss, dparams
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,23 @@ class Result:
         return self.autodiff_ms / self.explicit_ms
 
 
-def explicit(model: Model, params: Any, images: Any, labels: Any) -> tuple[Any, Any]:
+def explicit(model: Network, params: Any, images: Any, labels: Any) -> tuple[Any, Any]:
     return loss_and_gradient(model, CrossEntropy(), params, images, labels=labels)
 
 
-def autodiff(model: Model, params: Any, images: Any, labels: Any) -> tuple[Any, Any]:
+def autodiff(model: Network, params: Any, images: Any, labels: Any) -> tuple[Any, Any]:
     def loss(params: Any) -> Any:
         return CrossEntropy().forward(None, model.forward(params, images)[0], labels=labels)[0]
 
     return jax.value_and_grad(loss)(params)
 
 
-def steps(gradient: Gradient, model: Model, batch: int, count: int) -> Callable[[], Any]:
+def steps(gradient: Gradient, model: Network, batch: int, count: int) -> Callable[[], Any]:
     """`count` steps of SGD on random images, as one compiled function."""
     key_params, key_images, key_labels = jax.random.split(jax.random.key(0), 3)
     params = model.init(key_params)
-    images = jax.random.randint(key_images, (count, batch, *model.images.shape), 0, 256).astype(jnp.uint8)
-    labels = jax.random.randint(key_labels, (count, batch), 0, model.images.classes)
+    images = jax.random.randint(key_images, (count, batch, *model.example(1).shape[1:]), 0, 256).astype(jnp.uint8)
+    labels = jax.random.randint(key_labels, (count, batch), 0, model.input.classes)
 
     def step(params: Any, data: tuple[Any, Any]) -> tuple[Any, Any]:
         loss, dparams = gradient(model, params, *data)

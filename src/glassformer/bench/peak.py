@@ -15,7 +15,6 @@ import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from glassformer.models import Model
 from glassformer.models.model import Network
 from glassformer.models.summary import summarise
 from glassformer.native import build
@@ -23,7 +22,7 @@ from glassformer.native import build
 LOOP = 4_000_000  # about 20 ms
 SOURCE = r"""
 /* The multiply-add peak. Each chain waits for itself alone, and there are enough of them to keep every unit busy. */
-#include "lanes.h"
+#include "simd.h"
 
 #if LANES == 16 || defined(__ARM_NEON)
 #define CHAINS 16
@@ -71,4 +70,4 @@ def multiply_adds(model: Network) -> int:
     """Of the matrix products of a training step, for one sample."""
     parts = summarise(model).parts
     first = next(part.forward for part in parts if part.forward)
-    return sum(part.forward + part.backward for part in parts) - (first if isinstance(model, Model) else 0)
+    return sum(part.forward + part.backward for part in parts) - (first if model.input.reads == "images" else 0)

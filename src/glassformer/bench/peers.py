@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.layers import GELUTanh, multi_head
-from glassformer.models import GPT, Model, PatchAttention, ViT
+from glassformer.models import GPT, PatchAttention, ViT
 from glassformer.models.model import Network
 from glassformer.names import named_leaves, with_leaves
 from glassformer.native.engine import cores
@@ -80,7 +80,7 @@ def ready(recipe: Recipe, samples: Any) -> list[tuple["Tensor", "Tensor"]]:
 
     def drawn(samples: Any, step: Any, chosen: Any) -> tuple[Any, Any]:
         batch = recipe.task.drawn(samples, chosen, keys_of_step(key, step)[0])
-        return cut(model, batch.x) if isinstance(model, Model) else batch.x, batch.labels.reshape(-1)
+        return cut(model, batch.x) if model.input.reads == "images" else batch.x, batch.labels.reshape(-1)
 
     order = np.arange(recipe.task.count(samples)).reshape(-1, recipe.training.batch)
     of_all_steps = jax.jit(jax.vmap(drawn, in_axes=(None, 0, 0)))(samples, np.arange(len(order)), order)

@@ -19,9 +19,9 @@ import numpy as np
 
 from glassformer.bench import peak, peers
 from glassformer.bench.measure import Turns
-from glassformer.data.dataset import Samples
+from glassformer.data.dataset import TEXTS, Dataset, Samples
 from glassformer.errors import EngineError, UnknownNameError
-from glassformer.models.model import Model
+from glassformer.models import Network
 from glassformer.names import nearest
 from glassformer.native.engine import NativeEngine, cores
 from glassformer.shapes import Static
@@ -30,7 +30,6 @@ from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.optimiser import Schedule
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import with_vocabulary
 from glassformer.train.tasks.next_token import Stream
 
 PRESETS = ("attention-pool", "attention-pool-64", "vit-pico", "vit-nano", "vit-micro", "vit-tiny", "gpt-nano")
@@ -158,10 +157,17 @@ def comparable(recipe: Recipe) -> Recipe:
     """
     return dataclasses.replace(
         recipe,
-        model=recipe.model if isinstance(recipe.model, Model) else with_vocabulary(recipe.model, VOCABULARY),
+        model=with_vocabulary(recipe.model),
         training=dataclasses.replace(recipe.training, shift=0, samples=0),
         optimiser=dataclasses.replace(recipe.optimiser, clip=0.0, schedule=Schedule()),
     )
+
+
+def with_vocabulary(model: Network) -> Network:
+    """A model of texts with the vocabulary of the data that it would meet."""
+    if model.input.reads != TEXTS:
+        return model
+    return model.for_data(Dataset("", None, None, (), vocabulary=VOCABULARY), model.tasks[0])
 
 
 def steps_for(multiply_adds: int) -> int:
@@ -172,18 +178,17 @@ def steps_for(multiply_adds: int) -> int:
 def random_samples(recipe: Recipe, steps: int) -> Any:
     """Images, or a stream of tokens: enough for so many steps."""
     draw, count, model = np.random.default_rng(0), steps * recipe.training.batch, recipe.model
-    if not isinstance(model, Model):
-        return random_stream(draw, count, model)
-    images = model.images
+    if model.input.reads == TEXTS:
+        return random_stream(draw, count, model.input)
     return Samples(
-        images=draw.integers(256, size=(count, *images.shape), dtype=np.uint8),
-        labels=draw.integers(images.classes, size=count, dtype=np.int32),
+        images=draw.integers(256, size=(count, *model.example(1).shape[1:]), dtype=np.uint8),
+        labels=draw.integers(model.input.classes, size=count, dtype=np.int32),
     )
 
 
-def random_stream(draw: np.random.Generator, count: int, model: Any) -> Stream:
-    context = model.text.context
-    ids = draw.integers(model.text.vocabulary, size=count * context + 1, dtype=np.int32)  # something follows the last
+def random_stream(draw: np.random.Generator, count: int, text: Any) -> Stream:
+    context = text.context
+    ids = draw.integers(text.vocabulary, size=count * context + 1, dtype=np.int32)  # something follows the last
     return Stream(ids, Static(context))
 
 

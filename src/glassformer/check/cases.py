@@ -51,7 +51,7 @@ from glassformer.layers import (
     WindowAttention,
 )
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
-from glassformer.losses import CrossEntropy, LabelSmoothing
+from glassformer.losses import CrossEntropy, LabelSmoothing, MeanSquaredError
 from glassformer.models import (
     BERT,
     GPT,
@@ -190,6 +190,8 @@ LOSSES = [
     Case("cross-entropy (weights)", CrossEntropy(), given=("weights",)),
     Case("label smoothing", LabelSmoothing(0.2)),
     Case("label smoothing (weights)", LabelSmoothing(0.2), given=("weights",)),
+    Case("mean squared error", MeanSquaredError()),
+    Case("mean squared error (weights)", MeanSquaredError(), given=("weights",)),
 ]
 
 MODELS = [

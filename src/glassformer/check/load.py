@@ -1,21 +1,18 @@
 """A layer from a user's own file: `mine.py:MyLayer`, `mine.py:MyLayer(width=6)`, or the name of an instance."""
 
 import ast
-import importlib.util
 import inspect
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from glassformer.errors import ContractError, UnknownNameError
 from glassformer.layers.contract import Layer
 from glassformer.names import nearest
+from glassformer.registry import load_code
 
 
 def load_layer(address: str) -> Layer:
     file, _, expression = address.rpartition(":")
-    module = load_module(Path(file).resolve())
+    module = load_code(file)
     name, arguments, settings = parse(expression, address)
     if not hasattr(module, name):
         raise UnknownNameError(f"{file}: nothing is called {name!r} there{nearest(name, vars(module))}")
@@ -28,21 +25,6 @@ def load_layer(address: str) -> Layer:
             f"{address}: a layer has init, forward and backward; {name} has no {' and no '.join(missing)}"
         )
     return layer
-
-
-def load_module(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ContractError(f"{path}: there is no such file; write it as path/to/file.py:MyLayer")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ContractError(f"{path}: not a Python file; its name should end in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # dataclasses and type hints look their module up by name
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ContractError(f"{path}: importing it failed: {type(error).__name__}: {error}") from error
-    return module
 
 
 def parse(expression: str, address: str) -> tuple[str, list[Any], dict[str, Any]]:

@@ -9,7 +9,7 @@ from glassformer.cli.attend_texts import GRADIENT, Wanted, attend_texts
 
 if TYPE_CHECKING:
     from glassformer.lens.attention import Panel, Query
-    from glassformer.train.run import Run
+    from glassformer.predict.run import Run
 
 
 def attend(
@@ -55,13 +55,12 @@ def attend(
     """
     from glassformer.cli.output import report
     from glassformer.files import write_whole
-    from glassformer.models.model import Model
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     run, words = run_and_words(run, words)
     loaded = load(run or "")
     wanted = Wanted(query, rollout, gradient, kind, block, head)
-    show = attend_image if isinstance(loaded.model, Model) else attend_texts
+    show = attend_image if loaded.model.input.reads == "images" else attend_texts
     result, text, png = show(loaded, words, wanted, out)
     write_whole(out, png)
     report(result, text, as_json=json)
@@ -81,12 +80,10 @@ def attend_image(run: "Run", words: list[str], wanted: Wanted, out: Path) -> tup
     from glassformer.data.prepare import read_pictures
     from glassformer.errors import DataError
     from glassformer.lens import attention
-    from glassformer.models.model import Model
 
     if wanted.kind not in (None, "self"):
         raise typer.BadParameter(f"{wanted.kind} came, and over an image there is only self", param_hint="--kind")
     model = run.model
-    assert isinstance(model, Model)
     chosen = parse_query(wanted.query or usual_query(model, wanted.gradient))
     if len(words) > 1:
         raise DataError(f"attend: {len(words)} inputs came ({', '.join(words)}), expected one")

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from glassformer.lens.attention_kind import Kind
     from glassformer.lens.token_maps import Place, TokenMap
-    from glassformer.train.run import Run
+    from glassformer.predict.run import Run
 
 GRADIENT = "gradient x attention"
 SHORTEST = 60  # columns of a terminal

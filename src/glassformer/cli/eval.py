@@ -2,13 +2,13 @@
 
 from math import exp
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 if TYPE_CHECKING:
     from glassformer.data import Dataset
-    from glassformer.train.run import Evaluation, Run
+    from glassformer.predict.run import Evaluation, Run
 
 MANY = 30  # classes: a confusion matrix of more is left to --json and --png
 LONG_NAME = 4  # letters: columns are headed by numbers where a class has a longer name
@@ -30,12 +30,12 @@ def eval_(
     """
     from glassformer.cli.output import report
     from glassformer.files import write_whole
-    from glassformer.train.run import load
-    from glassformer.train.tasks import TASK_NAMES, Classify, Tag
+    from glassformer.predict.run import load
+    from glassformer.train.tasks import Tag
 
     loaded = load(run or "")
-    name, task = data or loaded.recipe.data, TASK_NAMES[type(loaded.recipe.task)]
-    has_classes = isinstance(loaded.recipe.task, Classify | Tag)
+    name, task = data or loaded.recipe.data, loaded.recipe.task.name
+    has_classes = loaded.recipe.output_axis == "classes"
     if png and not has_classes:
         raise typer.BadParameter(f"the task {task} has no classes that could be confused", param_hint="--png")
     data_set = loaded.load_data(name)
@@ -55,26 +55,22 @@ def eval_(
 
 def counted(run: "Run", data: "Dataset") -> tuple[int, str]:
     """How many test samples there are, and what they are called."""
-    from glassformer.models.model import Model
-    from glassformer.train.resolve import text_of
     from glassformer.train.tasks import Masked, NextToken
 
-    count, text = run.recipe.task.count(data.test), text_of(run.model)
-    if text is None:
-        return count, "images" if isinstance(run.model, Model) else "rows"
+    count, given = run.recipe.task.count(data.test), cast(Any, run.model.input)
+    if given.reads != "texts":
+        return count, given.reads.partition(" ")[0]
     if isinstance(run.recipe.task, NextToken):
-        return count, f"stretches of {text.context} symbols"
+        return count, f"stretches of {given.context} symbols"
     return count, "pieces" if isinstance(run.recipe.task, Masked) else "texts"
 
 
 def evaluation_of(run: "Run", data: "Dataset") -> "Evaluation":
-    from glassformer.models.model import Model
-
     if data.classes != run.classes:
         typer.echo(
             f"note: the classes of {data.name} have other names than the run's; labels are compared by number", err=True
         )
-    return run.evaluate(*data.test) if isinstance(run.model, Model) else run.evaluate_samples(data.test)
+    return run.evaluate(*data.test) if run.model.input.reads == "images" else run.evaluate_samples(data.test)
 
 
 def scores_of(run: "Run", data: "Dataset") -> dict[str, Any]:

@@ -18,7 +18,7 @@ def export(
     """
     from glassformer.cli.output import report
     from glassformer.hub.folder import read_config, write_folder
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     loaded = load(run)
     tokeniser_json = None if loaded.tokeniser is None else loaded.tokeniser.to_json()

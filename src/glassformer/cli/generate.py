@@ -9,8 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from glassformer.data.tokeniser import Tokeniser
-    from glassformer.generate import BeamSearch, Decoder
-    from glassformer.train.run import Run
+    from glassformer.generate import BeamSearch
+    from glassformer.predict.run import Run
 
 INSTEAD = {  # what predict does with runs that do not write
     "classify": "which class something belongs to",
@@ -50,28 +50,27 @@ def generate(
     given: dict[str, Any] = {name: value for name, value in draws.items() if value is not None}
     refuse_together(given, greedy, beams, repetition_penalty)
     from glassformer.cli.output import report
-    from glassformer.generate import BeamSearch, Sampling, decoder_for
+    from glassformer.generate import BeamSearch, Sampling, answers, decoder_for
     from glassformer.generate.prompts import usual_length
-    from glassformer.models import T5
     from glassformer.native.decoder import NativeDecoder
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     sampling = Sampling(**given, repetition_penalty=repetition_penalty, greedy=greedy)
     search = None if beams is None else BeamSearch(beams)
     loaded = load(run)
     tokeniser = tokeniser_of(loaded)
-    answers = isinstance(loaded.model, T5)
-    if search and not answers:
+    is_answer = answers(loaded.model)
+    if search and not is_answer:
         raise typer.BadParameter(
             f"{run} goes on from a prompt; beams are for a T5, which answers", param_hint="--beams"
         )
-    if answers and not given:
+    if is_answer and not given:
         sampling = replace(sampling, greedy=True)
     prompts = read_prompts(prompt)
     decoder = decoder_for(loaded.model, loaded.params, engine, start_token=tokeniser.id_of("pad") or 0, notice=note)
     length = usual_length(decoder) if length is None else length
 
-    stream = Stream(head(prompts[0], answers)) if len(prompts) == 1 and not json else None
+    stream = Stream(head(prompts[0], is_answer)) if len(prompts) == 1 and not json else None
     texts = write(
         decoder,
         tokeniser,
@@ -93,16 +92,15 @@ def generate(
         "texts": [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)],
         **(asdict(search) if search else {**asdict(sampling), "seed": seed}),
     }
-    report(result, as_text(prompts, texts, answers), as_json=json)
+    report(result, as_text(prompts, texts, is_answer), as_json=json)
 
 
 def write(
-    decoder: "Decoder", tokeniser: "Tokeniser", prompts: list[str], search: "BeamSearch | None", **settings: Any
+    decoder: Any, tokeniser: "Tokeniser", prompts: list[str], search: "BeamSearch | None", **settings: Any
 ) -> list[str]:
-    from glassformer.generate import answer_text, best_answers, continue_text
-    from glassformer.generate.t5 import T5Decoder
+    from glassformer.generate import answer_text, answers, best_answers, continue_text
 
-    if not isinstance(decoder, T5Decoder):
+    if not answers(decoder.model):
         return continue_text(decoder, tokeniser, prompts, **settings)
     if search is None:
         return answer_text(decoder, tokeniser, prompts, **settings)
@@ -171,11 +169,10 @@ def from_stdin() -> str:
 def tokeniser_of(run: "Run") -> "Tokeniser":
     """Of a run that writes text; any other is told what it can do instead."""
     from glassformer.errors import CheckpointError, DataError
-    from glassformer.generate.engines import WRITERS
-    from glassformer.train.tasks import TASK_NAMES
+    from glassformer.generate.decoder import writes
 
-    if not isinstance(run.model, WRITERS):
-        task = TASK_NAMES[type(run.recipe.task)]
+    if not writes(run.model):
+        task = run.recipe.task.name
         raise DataError(
             f"{run.path}: {type(run.model).__name__} (task {task}) does not write text; "
             f"`glassformer predict INPUT --run {run.path}` says {INSTEAD.get(task, 'what it makes of something')}"

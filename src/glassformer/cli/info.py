@@ -62,10 +62,9 @@ def changed(model: "Network", changes: list[str]) -> "Network":
 def note_vocabulary(recipe: "Recipe", model: "Network") -> None:
     """A preset takes its symbols from the data it will meet: until then the sizes are those of a guess."""
     from glassformer.models.text import Text
-    from glassformer.train.resolve import text_of
 
-    text = text_of(model)
-    if recipe.tokeniser and text and text.vocabulary == Text().vocabulary:
+    text: Any = model.input
+    if recipe.tokeniser and text.reads == Text.reads and text.vocabulary == Text().vocabulary:
         typer.echo(
             f"note: how many symbols there are is up to the data; {text.vocabulary:,} are assumed: "
             "--set text.vocabulary=100",
@@ -75,17 +74,17 @@ def note_vocabulary(recipe: "Recipe", model: "Network") -> None:
 
 def find_recipe(name: str) -> "Recipe":
     """A preset; or a model by its name, trained as recipes are that say nothing else."""
+    from glassformer import registry
     from glassformer.errors import UnknownNameError
-    from glassformer.models import MODELS
     from glassformer.names import nearest
     from glassformer.train.presets import preset, preset_names
     from glassformer.train.recipe import Recipe
 
-    if name in MODELS:
-        return Recipe(model=MODELS[name]())
+    if model := registry.find("model", name):
+        return Recipe(model=model())
     if name in preset_names():
         return preset(name)
-    known = [*MODELS, *preset_names()]
+    known = [*registry.names("model"), *preset_names()]
     raise UnknownNameError(
         f"no model, preset or run folder is called {name!r}{nearest(name, known)}; known: {', '.join(known)}"
     )
@@ -94,9 +93,8 @@ def find_recipe(name: str) -> "Recipe":
 def about_native(what: str | None, batch: int | None, changes: list[str], *, c: bool, plan: bool) -> dict[str, Any]:
     """What the native engine makes of a model: the C itself, and the buffers."""
     from glassformer.errors import EngineError
-    from glassformer.models.model import Model
     from glassformer.native.engine import samples_at_once
-    from glassformer.native.layers import plan_for
+    from glassformer.native.lower import plan_for
     from glassformer.native.write import source_of
     from glassformer.train.run_folder import RunFolder
 
@@ -104,12 +102,10 @@ def about_native(what: str | None, batch: int | None, changes: list[str], *, c: 
         raise typer.BadParameter("--c and --plan are about a model: name one, a preset or a run", param_hint="WHAT")
     recipe = RunFolder(Path(what)).recipe() if Path(what).is_dir() else find_recipe(what)
     model = changed(recipe.model, changes)
-    if not isinstance(model, Model):
-        raise EngineError(
-            f"{what}: the native engine has C for models of images, and {type(model).__name__} reads none; leave out "
-            "--c and --plan"
-        )
-    samples, rewrites = samples_at_once(model, batch or recipe.training.batch), recipe.engine.rewrites
+    try:
+        samples, rewrites = samples_at_once(model, batch or recipe.training.batch), recipe.engine.rewrites
+    except EngineError as error:
+        raise EngineError(f"{what}: {error}; leave out --c and --plan") from None
     about: dict[str, Any] = {"model": repr(model), "samples": samples}
     if c:
         about["source"] = source_of(model, samples, rewrites=rewrites)
@@ -125,7 +121,7 @@ def placed(plan: "Plan") -> dict[str, Any]:
     from glassformer.native.write import LANES
 
     arena = place(plan, LANES)
-    calls = [call.kernel for call in (*plan.forward, *plan.backward)]
+    calls = [call.kernel for call in plan.calls]
     buffers = [
         {
             "name": buffer.name,
@@ -184,7 +180,7 @@ def call_text(calls: list[str], number: int) -> str:
 
 
 def about_run(path: Path) -> dict[str, Any]:
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
     from glassformer.train.settings import to_plain
 
     run = load(path)

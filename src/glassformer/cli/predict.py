@@ -47,11 +47,10 @@ def predict(
 
     from glassformer.cli.output import report
     from glassformer.data.prepare import read_pictures
-    from glassformer.models.model import Model
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     loaded = load(run or "")
-    if not isinstance(loaded.model, Model):
+    if loaded.model.input.reads != "images":
         if invert != "auto":
             raise typer.BadParameter(f"{loaded.path} reads no images", param_hint="--invert")
         report(*predict_texts(loaded, inputs), as_json=json)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from glassformer.train.predict_text import Answer, Guess
-    from glassformer.train.run import Run
+    from glassformer.predict.answers import Answer, Guess
+    from glassformer.predict.run import Run
 
 LONGEST = 100  # characters of a text that are shown
 BEST = 3  # classes that are shown
@@ -23,13 +23,12 @@ class Given(NamedTuple):
 def predict_texts(run: "Run", words: list[str]) -> tuple[dict[str, Any], str]:
     """The result, and the same for people."""
     from glassformer.errors import DataError
-    from glassformer.train.tasks import TASK_NAMES
 
     given = [one for word in words for one in read(run, word)]
     if not given:
         raise DataError(f"{' '.join(words)}: no line with anything in it came; expected one or more")
     answers = run.answer([one.text for one in given])
-    task = TASK_NAMES[type(run.recipe.task)]
+    task = run.recipe.task.name
     rows = [as_plain(*both) for both in zip(given, answers, strict=True)]
     result = {"run": str(run.path), "task": task, "answers": rows}
     return result, "\n".join(as_lines(given, answers))
@@ -71,7 +70,7 @@ def text_file(word: str) -> str:
 
 def test_sample(run: "Run", word: str, number: int) -> Given:
     from glassformer.errors import DataError
-    from glassformer.train.test_examples import read_test_examples
+    from glassformer.predict.examples import read_test_examples
 
     try:
         known = read_test_examples(run)
@@ -84,7 +83,7 @@ def test_sample(run: "Run", word: str, number: int) -> Given:
 
 def as_plain(given: Given, answer: "Answer") -> dict[str, Any]:
     """For --json. A class is called as it is for images."""
-    from glassformer.train.predict_text import ClassAnswer, Found, NextAnswer, TranslateAnswer
+    from glassformer.predict.answers import ClassAnswer, Found, NextAnswer, TranslateAnswer
 
     row = {"input": given.name, "text": given.text}
     if isinstance(answer, ClassAnswer):
@@ -102,7 +101,7 @@ def as_plain(given: Given, answer: "Answer") -> dict[str, Any]:
 
 
 def as_lines(given: list[Given], answers: list["Answer"]) -> Iterator[str]:
-    from glassformer.train.predict_text import ClassAnswer, NextAnswer
+    from glassformer.predict.answers import ClassAnswer, NextAnswer
 
     width = max((len(heading(one)) for one in given), default=0)
     for one, answer in zip(given, answers, strict=True):
@@ -124,7 +123,14 @@ def heading(given: Given) -> str:
 
 def body(answer: "Answer") -> Iterator[str]:
     """Everything but classes, which take one line with the text."""
-    from glassformer.train.predict_text import Found, MaskedAnswer, NextAnswer, TagAnswer, TranslateAnswer
+    from glassformer.predict.answers import (
+        Found,
+        MaskedAnswer,
+        NextAnswer,
+        NumbersAnswer,
+        TagAnswer,
+        TranslateAnswer,
+    )
 
     if isinstance(answer, TagAnswer | Found):
         parts = answer.parts if isinstance(answer, TagAnswer) else (answer,)
@@ -141,6 +147,8 @@ def body(answer: "Answer") -> Iterator[str]:
         yield f"next: {guesses(answer.best)}"
         if answer.loss is not None:
             yield f"loss of the text: {answer.loss:.4f} nats a symbol, perplexity {answer.perplexity:.2f}"
+    if isinstance(answer, NumbersAnswer):
+        yield ", ".join(f"{value:.6g}" for value in answer.values)
     if isinstance(answer, TranslateAnswer):
         yield answer.text if answer.ended else f"{answer.text}   (it did not end)"
 

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from glassformer.lens import Trace
     from glassformer.lens.trace_input import TraceInput
-    from glassformer.train.run import Run
+    from glassformer.predict.run import Run
 
 SHOWN = 8  # labels that are named
 
@@ -45,11 +45,11 @@ def trace(
     from glassformer.cli.output import report
     from glassformer.cli.view import trace_input_of
     from glassformer.lens.health import findings
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     loaded = load("" if str(run) == "-" else run)
     trace_input = trace_input_of(loaded, input_)
-    way_back = {"labels": trace_input.labels, "weights": trace_input.weights, "loss": loaded.recipe.training.loss}
+    way_back = {"labels": trace_input.labels, "weights": trace_input.weights, "loss": loaded.recipe.loss}
     whole = lens.trace(loaded.model, loaded.params, trace_input.x, **(way_back if grad else {}), **trace_input.keywords)
     found, shown = findings(whole), whole if match is None else whole.match(match)
     if out is not None:

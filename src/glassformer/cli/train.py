@@ -1,15 +1,11 @@
 """glassformer train: train a model on a data set."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from glassformer.data import Dataset
-    from glassformer.train.recipe import Recipe
-
 
 DEFAULT = "vit-nano"
 
@@ -47,7 +43,7 @@ def train(
     from glassformer.cli.output import report
     from glassformer.cli.training_progress import TrainingProgress
     from glassformer.train import fit
-    from glassformer.train.run_folder import RunFolder
+    from glassformer.train.settings import with_changes
 
     if list_:
         from glassformer.train.presets import about_preset, preset_names
@@ -72,48 +68,20 @@ def train(
         signal.signal(signal.SIGINT, progress.stop_soon)
         if resume:
             refuse({"data": data, "seeds": seeds, "set": set_, "recipe": recipe, "out": out, "from": from_, **flags})
-            result = fit.resume(resume, progress.announce_resume(resume, RunFolder(resume).recipe()))
+            result = fit.resume(resume, progress)
         else:
             if from_ and (preset or recipe):
                 raise typer.BadParameter("the run brings its recipe; name no other beside it", param_hint="--from")
-            source = recipe or from_ or preset or DEFAULT
-            chosen, data_set = choose(source, data, set_ or [], flags, is_run=bool(from_))
-            name = f"{from_.absolute().name}-{task or 'more'}" if from_ else Path(source).stem
-            folder = out or fit.new_folder(name)
-            listener = progress.announce(folder, chosen, data_set, several)
-            if several:
-                result = fit.train_many(chosen, data_set, folder, several, listener)
-            else:
-                result = fit.train(chosen, data_set, folder, listener)
+            result = fit.run_recipe(
+                recipe or preset or DEFAULT,
+                data,
+                lambda chosen: fit.with_all(with_changes(chosen, set_ or []), flags),
+                out=out or "",
+                start=from_ or "",
+                seeds=several,
+                listener=progress,
+            )
     report(result, as_text(result), as_json=json)
-
-
-def choose(
-    source: str | Path, data: str, changes: list[str], flags: dict[str, Any], *, is_run: bool = False
-) -> tuple["Recipe", "Dataset"]:
-    """The recipe (preset, file or run, then --set, then flags) resolved for its data, and the data."""
-    from glassformer.train import presets
-    from glassformer.train.resolve import lasting_name, load_for, resolved
-    from glassformer.train.settings import with_change, with_changes
-    from glassformer.train.warm_start import recipe_from, tokeniser_from
-
-    def read(images: int) -> "Recipe":
-        if is_run:
-            found = recipe_from(source)
-        elif isinstance(source, Path):
-            found = presets.recipe_file(source, images)
-        else:
-            found = presets.preset(source, images)
-        found = with_changes(found, changes)
-        for name, value in flags.items():
-            if value is not None:
-                found = with_change(found, name, value, name)
-        return found
-
-    named = read(0)
-    data_set = load_for(named, data or named.data, tokeniser_from(source) if is_run else None)
-    recipe = read(len(data_set.train[0]))
-    return resolved(with_change(recipe, "data", lasting_name(data_set.name), "data"), data_set), data_set
 
 
 def refuse(options: dict[str, Any]) -> None:
@@ -140,16 +108,11 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def as_text(result: dict[str, Any]) -> str:
-    lines = []
-    if "runs" in result:
-        lines += [f"  seed {run['seed']:<4} {outcome(run)}" for run in result["runs"]]
-        count = f"(standard deviation over {len(result['runs'])} seeds)"
-        spread = f" ± {100 * result['test_accuracy_std']:.2f} {count}", f" ± {result['test_loss_std']:.4f} {count}"
-    else:
-        spread = "", ""
-    lines.append(f"test accuracy {percent(result['test_accuracy'])}{spread[0]}")
-    if result["task"] in BY_LOSS:
-        lines.insert(-1, f"test loss {result['test_loss']:.4f} nats{spread[1]}")
+    runs = result.get("runs", [])
+    lines = [f"  seed {run['seed']:<4} {', '.join(outcome(run))}" for run in runs]
+    lines += [
+        line + (f" (standard deviation over {len(runs)} seeds)" if runs else "") for line in outcome(result, " nats")
+    ]
     if result["val_accuracy"] is not None:
         lines.append(f"validation accuracy {percent(result['val_accuracy'])}")
     lines.append(
@@ -159,12 +122,18 @@ def as_text(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def outcome(run: dict[str, Any]) -> str:
-    loss = f"test loss {run['test_loss']:.4f}, " if run["task"] in BY_LOSS else ""
-    return f"{loss}test accuracy {percent(run['test_accuracy'])}"
-
-
 BY_LOSS = ("next-token", "masked")
+
+
+def outcome(run: dict[str, Any], nats: str = "") -> Iterator[str]:
+    """Loss, where it tells more than the accuracy, and accuracy, where the task has one; of several seeds ± spread."""
+    loss, accuracy = run["test_loss"], run["test_accuracy"]
+    if accuracy is None or run["task"] in BY_LOSS:
+        spread = f" ± {run['test_loss_std']:.4f}" if "test_loss_std" in run else ""
+        yield f"test loss {loss:.4f}{'' if accuracy is None else nats}{spread}"
+    if accuracy is not None:
+        spread = f" ± {100 * run['test_accuracy_std']:.2f}" if "test_accuracy_std" in run else ""
+        yield f"test accuracy {percent(accuracy)}{spread}"
 
 
 def percent(share: float) -> str:

@@ -42,7 +42,7 @@ class TrainingProgress(Listener):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.bar.stop()
 
-    def announce(self, folder: Path, recipe: "Recipe", data: "Dataset", seeds: tuple[int, ...] = ()) -> Self:
+    def begins(self, folder: Path, recipe: "Recipe", data: "Dataset", seeds: tuple[int, ...]) -> None:
         training, optimiser = recipe.training, recipe.optimiser
         self.epochs, self.by_loss = training.epochs, recipe.task.by_loss
         seed = f"seeds {', '.join(map(str, seeds))}" if seeds else f"seed {training.seed}"
@@ -52,12 +52,10 @@ class TrainingProgress(Listener):
             f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed} "
             f"-> {folder}"
         )
-        return self
 
-    def announce_resume(self, folder: Path, recipe: "Recipe") -> Self:
+    def resumes(self, folder: Path, recipe: "Recipe") -> None:
         self.epochs, self.by_loss = recipe.training.epochs, recipe.task.by_loss
         self.console.print(f"going on with {folder}")
-        return self
 
     def notice(self, text: str) -> None:
         self.console.print(text)
@@ -70,12 +68,14 @@ class TrainingProgress(Listener):
 
     def epoch(self, row: "Row") -> None:
         scores = f"test {self.shown(row.test_loss, row.test_accuracy)}"
-        if row.val_accuracy is not None:
+        if row.val_loss is not None:
             scores += f"  validation {self.shown(row.val_loss, row.val_accuracy)}"
         self.console.print(f"epoch {row.epoch:3}  loss {row.loss:.4f}  {scores}  {row.time:.1f} s")
 
     def shown(self, loss: float | None, accuracy: float | None) -> str:
-        share = f"{100 * (accuracy or 0):.2f} %"
+        if accuracy is None:
+            return f"loss {loss:.4f}"
+        share = f"{100 * accuracy:.2f} %"
         return f"loss {loss:.4f}, {share}" if self.by_loss and loss is not None else share
 
     def stop_soon(self, *_: Any) -> None:
@@ -90,9 +90,5 @@ class TrainingProgress(Listener):
 
 def what(recipe: "Recipe") -> str:
     """What its samples are."""
-    from glassformer.models.model import Model
-    from glassformer.train.resolve import text_of
-
-    if isinstance(recipe.model, Model):
-        return "images"
-    return "rows" if text_of(recipe.model) is None else "sequences"
+    reads = recipe.model.input.reads
+    return {"rows of numbers": "rows", "texts": "sequences"}.get(reads, reads)

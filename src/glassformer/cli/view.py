@@ -7,7 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from glassformer.lens.trace_input import TraceInput
-    from glassformer.train.run import Run
+    from glassformer.predict.run import Run
 
 
 def view(
@@ -35,7 +35,7 @@ def view(
     from glassformer.files import write_whole
     from glassformer.lens.page import page
     from glassformer.lens.payload import view as traced
-    from glassformer.train.run import load
+    from glassformer.predict.run import load
 
     loaded = load("" if str(run) == "-" else run)
     shown = traced(loaded, trace_input_of(loaded, input_))

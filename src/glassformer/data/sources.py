@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from glassformer import registry
 from glassformer.data import cifar, mnist_family
 from glassformer.data.dataset import Dataset
 from glassformer.data.idx_folder import PARTS, find_part, load_idx_folder
@@ -43,6 +44,13 @@ DEFAULT = "mnist-mini"
 ARRAYS = "arrays"  # what a run from arrays in Python writes down: no word brings them back
 
 
+def own_reader(name: str) -> Callable[[str], Any] | None:
+    """The reader that is registered for this name, or for the ending of this file."""
+    path = Path(name)
+    suffix = path.suffix if path.suffix and path.exists() else ""
+    return registry.find("data", name.partition(":")[0]) or (registry.find("data", suffix) if suffix else None)
+
+
 def load(name: str = DEFAULT, *, cache: Path | None = None) -> Dataset:
     """A known name, fetched into the cache folder where it is not there yet, or a path; `./mnist` is a folder's.
 
@@ -50,6 +58,8 @@ def load(name: str = DEFAULT, *, cache: Path | None = None) -> Dataset:
     >>> data.train.images.shape, data.train.labels[:3].tolist()
     ((8000, 28, 28, 1), [5, 0, 4])
     """
+    if read := own_reader(name):
+        return read(name)
     if name in KNOWN:
         return KNOWN[name].load(name, cache)
     if name == ARRAYS:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glassformer.data.dataset import Dataset
+from glassformer.data.dataset import ROWS, Dataset, with_labels
 from glassformer.errors import DataError
 
 TEST_SHARE = 0.3
@@ -24,7 +24,9 @@ LARGEST = float(np.finfo(np.float32).max)
 
 class Table(NamedTuple):
     x: np.ndarray  # float32 (N, columns)
-    labels: np.ndarray  # int32 (N,)
+    labels: np.ndarray  # int32 (N,); of a regression float32 (N, K)
+
+    holds = ROWS
 
 
 class Row(NamedTuple):
@@ -32,11 +34,42 @@ class Row(NamedTuple):
     cells: list[str]
 
 
-def load_csv(path: Path, *, name: str = "", split: int = 0) -> Dataset:
-    """Classes are numbered in the order of their names; another `split` has other test rows, three in ten."""
+def make_table(name: str, train: Table, test: Table, *, numbers: bool = False) -> Dataset:
+    """Rows given as arrays; with `numbers` the labels are what a regression is to find."""
+    checked = []
+    for where, (x, labels) in ((f"{name}: training", train), (f"{name}: test", test)):
+        if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or x.shape[1:] != train.x.shape[1:] or not x.size:
+            raise DataError(f"{where} rows are {x.dtype} of shape {x.shape}, expected numbers, (N, columns)")
+        if len(x) != len(labels):
+            raise DataError(f"{where} rows are {len(x):,}, their labels {len(labels):,}; each row needs one label")
+        if not np.isfinite(x.astype(np.float32)).all():
+            raise DataError(f"{where} rows hold a value that is no finite number of 32 bits; remove it or fill it in")
+        checked.append(Table(x.astype(np.float32), labels))
+    return with_labels(Dataset(name, *checked, classes=()), numbers=numbers)
+
+
+def load_csv(path: Path, *, name: str = "", split: int = 0, numbers: bool = False) -> Dataset:
+    """Classes are numbered in the order of their names; another `split` has other test rows, three in ten.
+
+    With `numbers` the last column is what a regression is to find.
+    """
+    if numbers:
+        return load_numbers(path, name or str(path), split)
     table, classes = read_csv(path)
     train, test = split_by_class(table, split)
     return Dataset(name=name or str(path), train=train, test=test, classes=classes)
+
+
+def load_numbers(path: Path, name: str, split: int) -> Dataset:
+    rows = list(read_rows(path))
+    columns, rows = take_names(path, rows) if rows else ([], [])
+    if len(rows) < 2:
+        raise DataError(f"{path}: there are fewer than two rows; expected numbers, the last of which is to be found")
+    whole = [numbers(path, Row(row.line, [*row.cells, "-"]), [*columns, ""]) for row in rows]
+    cells = np.array(whole, np.float32)[np.random.default_rng(split).permutation(len(rows))]
+    count = max(1, round(TEST_SHARE * len(rows)))
+    test, train = (Table(part[:, :-1], part[:, -1:]) for part in (cells[:count], cells[count:]))
+    return Dataset(name, train, test, classes=(columns[-1] or "y",))
 
 
 def read_csv(path: Path) -> tuple[Table, tuple[str, ...]]:

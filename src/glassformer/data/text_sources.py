@@ -8,7 +8,7 @@ from typing import NamedTuple
 from glassformer.data import shakespeare
 from glassformer.data.places import load_places
 from glassformer.data.pydoc import load_pydoc
-from glassformer.data.sources import KNOWN, always
+from glassformer.data.sources import KNOWN, always, own_reader
 from glassformer.data.text_extra import INSTALL
 from glassformer.data.text_file import load_text_file
 from glassformer.data.texts import Texts
@@ -57,6 +57,8 @@ def load_texts(name: str, *, cache: Path | None = None) -> Texts:
     >>> texts.train[0].text.splitlines()[0]
     'The "assert" statement'
     """
+    if read := own_reader(name):
+        return read(name)
     if name in KNOWN_TEXTS:
         return KNOWN_TEXTS[name].load(name, cache)
     if name in KNOWN:

@@ -16,10 +16,12 @@ from typing import Any
 from glassformer.data.text_extra import text_package
 from glassformer.data.tokeniser import OWN, Tokeniser, refuse_half_characters
 from glassformer.errors import DataError, SettingError
+from glassformer.registry import register
 
 BYTES = 256
 
 
+@register.part("characters")
 @dataclass(frozen=True)
 class Characters:
     def train(self, texts: Iterable[str], marks: tuple[str, ...] = ()) -> Tokeniser:
@@ -35,6 +37,7 @@ class Characters:
         return recognising(marks, inner)
 
 
+@register.part("byte-pairs")
 @dataclass(frozen=True)
 class BytePairs:
     size: int = 1024  # symbols in all; fewer where the texts have no more pairs

@@ -16,6 +16,7 @@ import numpy as np
 
 from glassformer.errors import SettingError, at_least
 from glassformer.generate.decoder import Decoder, as_array, must_be_numbers
+from glassformer.probabilities import log_softmax
 
 
 class Beam(NamedTuple):
@@ -51,7 +52,7 @@ class BeamSearch:
         Where the model's table is filled up, only the first `symbols` of its scores count.
         """
         at_least("beam search", 1, length=length)
-        vocabulary: int = symbols or decoder.model.text.vocabulary
+        vocabulary: int = symbols or decoder.model.input.vocabulary
         if 2 * self.beams > vocabulary:
             raise SettingError(
                 f"beam search: {self.beams} beams are too many for {vocabulary} symbols; {vocabulary // 2} at most"
@@ -62,7 +63,8 @@ class BeamSearch:
         scores = np.repeat(decoder.start(*as_array(prompts)), self.beams, axis=0)
         decoder.reorder(np.repeat(np.arange(len(prompts)), self.beams))
         for written in range(1, length + 1):
-            steps = log_probabilities(scores[:, :vocabulary]).reshape(len(prompts), self.beams, vocabulary)
+            must_be_numbers(scores)
+            steps = log_softmax(scores[:, :vocabulary]).reshape(len(prompts), self.beams, vocabulary)
             searches = [
                 search if search.done else self.advanced(search, step, end, written, written == length)
                 for search, step in zip(searches, steps, strict=True)
@@ -99,9 +101,3 @@ def likeliest(beams: list[Beam], step: np.ndarray, count: int) -> list[Beam]:
     best = best[np.argsort(-totals.flat[best], kind="stable")]
     chosen = zip(*np.unravel_index(best, totals.shape), strict=True)
     return [Beam(float(totals[i, token]), (*beams[i].tokens, int(token)), int(i)) for i, token in chosen]
-
-
-def log_probabilities(scores: np.ndarray) -> np.ndarray:
-    must_be_numbers(scores)
-    above = scores.astype(np.float64) - scores.max(axis=-1, keepdims=True)
-    return above - np.log(np.exp(above).sum(axis=-1, keepdims=True))

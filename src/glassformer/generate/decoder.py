@@ -12,10 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from glassformer.errors import CheckpointError, ShapeError
+from glassformer.models.model import Network
+
+WRITING = ("next-token", "translate")  # tasks of models that write: go on from a prompt, or answer it
 
 
 class Decoder(Protocol):
-    model: Any  # a text model: `model.text.vocabulary` is V
+    model: Any  # a text model: `model.input.vocabulary` is V
     context: int  # the most tokens that fit
 
     def start(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -29,6 +32,15 @@ class Decoder(Protocol):
     def reorder(self, rows: np.ndarray) -> None:
         """(B',), which need not be as many as before."""
         ...
+
+
+def writes(model: Network) -> bool:
+    return any(task in WRITING for task in model.tasks)
+
+
+def answers(model: Network) -> bool:
+    """Whether it reads a prompt whole and then writes, as T5 does; else it goes on where the prompt ends."""
+    return "translate" in model.tasks
 
 
 def check_prompts(ids: np.ndarray, lengths: np.ndarray, context: int) -> None:

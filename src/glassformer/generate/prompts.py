@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError, SettingError, ShapeError, at_least
-from glassformer.generate.decoder import Decoder
-from glassformer.generate.t5 import T5Decoder
+from glassformer.generate.decoder import Decoder, answers
+from glassformer.generate.jax_decoder import JaxDecoder
 
 FILLED = 128  # tables are filled up to a multiple of this, for the sake of speed: T5 has 28 rows without a symbol
 USUAL = 200  # tokens to write, where nobody says how many
@@ -30,7 +30,7 @@ def to_continue(decoder: Decoder, tokeniser: Tokeniser, prompts: Sequence[str], 
     return rows
 
 
-def to_answer(decoder: T5Decoder, tokeniser: Tokeniser, prompts: Sequence[str], length: int) -> list[Prompt]:
+def to_answer(decoder: JaxDecoder, tokeniser: Tokeniser, prompts: Sequence[str], length: int) -> list[Prompt]:
     """For a model that reads the whole prompt, with an end token behind it as in training, and then writes."""
     check_vocabulary(decoder, tokeniser)
     at_least("generate", 1, length=length)
@@ -51,8 +51,8 @@ def to_answer(decoder: T5Decoder, tokeniser: Tokeniser, prompts: Sequence[str], 
 
 
 def usual_length(decoder: Decoder) -> int:
-    """How many tokens to write where nobody says: an answer of T5 has no more room than its context."""
-    return min(USUAL, decoder.context) if isinstance(decoder, T5Decoder) else USUAL
+    """How many tokens to write where nobody says: an answer has no more room than the context."""
+    return min(USUAL, decoder.context) if answers(decoder.model) else USUAL
 
 
 def named(prompts: Sequence[str]) -> list[tuple[str, str]]:
@@ -62,7 +62,7 @@ def named(prompts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def check_vocabulary(decoder: Decoder, tokeniser: Tokeniser) -> None:
-    vocabulary = decoder.model.text.vocabulary
+    vocabulary = decoder.model.input.vocabulary
     if not tokeniser.size <= vocabulary <= -(-tokeniser.size // FILLED) * FILLED:
         raise ShapeError(
             f"generate: the tokeniser has {tokeniser.size:,} symbols, the model {vocabulary:,}; "

@@ -18,6 +18,7 @@ import numpy as np
 
 from glassformer.errors import SettingError, at_least
 from glassformer.generate.decoder import must_be_numbers
+from glassformer.probabilities import softmax
 
 
 @dataclass(frozen=True)
@@ -82,19 +83,14 @@ def top_p(scores: np.ndarray, p: float) -> np.ndarray:
     if p == 1:
         return scores
     order = np.argsort(scores, kind="stable")
-    gone = order[np.cumsum(probabilities(scores)[order]) <= 1 - p]
+    gone = order[np.cumsum(softmax(scores)[order]) <= 1 - p]
     scores = scores.copy()
     scores[gone[gone != order[-1]]] = -np.inf
     return scores
 
 
-def probabilities(scores: np.ndarray) -> np.ndarray:
-    weights = np.exp(scores - scores.max())
-    return weights / weights.sum()
-
-
 def drawn(scores: np.ndarray, generator: np.random.Generator) -> int:
     """One draw from 0 to 1 falls into the share of one token."""
     possible = np.flatnonzero(scores > -np.inf)
-    shares = np.cumsum(probabilities(scores[possible]))
+    shares = np.cumsum(softmax(scores[possible]))
     return int(possible[min(np.searchsorted(shares, generator.random(), side="right"), len(possible) - 1)])

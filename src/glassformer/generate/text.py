@@ -17,9 +17,9 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import SettingError, at_least
 from glassformer.generate.beam import BeamSearch
 from glassformer.generate.decoder import Decoder, as_array
+from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.generate.prompts import Prompt, to_answer, to_continue
 from glassformer.generate.sampling import Sampling
-from glassformer.generate.t5 import T5Decoder
 from glassformer.generate.text_stream import UntilStop, WholeCharacters
 
 Say = Callable[[str], None]
@@ -39,11 +39,12 @@ def continue_text(
 ) -> list[str]:
     """What follows each prompt, without the prompt: `length` tokens at most."""
     read = to_continue(decoder, tokeniser, prompts, length)
-    return write(decoder, tokeniser, read, length, sampling, seed, stop, on_text)
+    rows = write(decoder, tokeniser, read, length=length, sampling=sampling, seed=seed, stop=stop, on_text=on_text)
+    return [row.text for row in rows]
 
 
 def answer_text(
-    decoder: T5Decoder,
+    decoder: JaxDecoder,
     tokeniser: Tokeniser,
     prompts: Sequence[str],
     *,
@@ -55,11 +56,12 @@ def answer_text(
 ) -> list[str]:
     """What the model makes of each prompt: `length` tokens at most."""
     read = to_answer(decoder, tokeniser, prompts, length)
-    return write(decoder, tokeniser, read, length, sampling, seed, stop, on_text)
+    rows = write(decoder, tokeniser, read, length=length, sampling=sampling, seed=seed, stop=stop, on_text=on_text)
+    return [row.text for row in rows]
 
 
 def best_answers(
-    decoder: T5Decoder,
+    decoder: JaxDecoder,
     tokeniser: Tokeniser,
     prompts: Sequence[str],
     *,
@@ -88,6 +90,7 @@ class Row:
 
     def __init__(self, tokeniser: Tokeniser, prompt: Prompt, stop: Sequence[str], say: Say = silent) -> None:
         self.ids, self.text, self.open = list(prompt.before), "", True
+        self.first, self.ended = len(self.ids), False  # of what is written; whether by the end token
         self.end = tokeniser.id_of("end")
         self.characters, self.until, self.say = WholeCharacters(tokeniser, prompt.before), UntilStop(stop), say
 
@@ -96,10 +99,16 @@ class Row:
             return
         self.ids.append(token)
         if token == self.end:
+            self.ended = True
             self.close()
             return
         self.tell(self.until.feed(self.characters.feed(token)))
         self.open = not self.until.found
+
+    @property
+    def written(self) -> list[int]:
+        """Its tokens, less the end token."""
+        return self.ids[self.first : len(self.ids) - self.ended]
 
     def close(self) -> None:
         if self.open:
@@ -116,12 +125,13 @@ def write(
     decoder: Decoder,
     tokeniser: Tokeniser,
     prompts: list[Prompt],
+    *,
     length: int,
     sampling: Sampling,
-    seed: int,
-    stop: Sequence[str],
-    on_text: OnText | None,
-) -> list[str]:
+    seed: int = 0,
+    stop: Sequence[str] = (),
+    on_text: OnText | None = None,
+) -> list[Row]:
     """The loop: scores, a token for each row that is open, and again."""
     at_least("generate", 0, seed=seed)
     stop = checked(stop)
@@ -148,7 +158,7 @@ def write(
             begun, scores = slid, decoder.start(*as_array([row.ids[at:] for row, at in zip(rows, slid, strict=True)]))
     for row in rows:
         row.close()
-    return [row.text for row in rows]
+    return rows
 
 
 def first_in_view(tokens: int, context: int) -> int:

@@ -29,7 +29,7 @@ def check(plan: Plan) -> None:
             recipe = resolved(one.recipe, loaded(one.recipe))
             if recipe.engine.name == "native":
                 must_be_covered(recipe)
-            if (step := (recipe.model, recipe.task, recipe.training.loss)) not in stepped:
+            if (step := (recipe.model, recipe.task, recipe.loss)) not in stepped:
                 jax.eval_shape(partial(one_step, recipe, loaded(recipe)))
                 stepped.add(step)
         except GlassformerError as error:
@@ -62,7 +62,7 @@ def one_step(recipe: Recipe, data: Dataset) -> None:
     batch = recipe.task.batch(jax.tree.map(jnp.asarray, data.train), jnp.arange(2))
     loss_and_gradient(
         recipe.model,
-        recipe.training.loss,
+        recipe.loss,
         params,
         batch.x,
         labels=batch.labels,

@@ -7,6 +7,7 @@ too.
 import os
 import platform
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +18,19 @@ from glassformer.data.dataset import Dataset
 from glassformer.errors import DataError, FileError, GlassformerError
 from glassformer.lab.mechanism import mechanism
 from glassformer.lab.record import Record
-from glassformer.train.engines import choose
-from glassformer.train.loop import split
-from glassformer.train.nan_report import all_finite
+from glassformer.train.engines import Engine, choose
+from glassformer.train.loop import Trainer, split
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import load_for, reads, resolved, text_of
-from glassformer.train.rng import make_order
-from glassformer.train.warm_start import warm_start
+from glassformer.train.resolve import load_for, resolved
 
 _loaded: dict[Any, Dataset] = {}
 
 
 def loaded(recipe: Recipe) -> Dataset:
     """Once in each process. What texts become depends on the task, the tokeniser, and how much a model reads."""
-    text = text_of(recipe.model)
-    context = None if text is None else text.context
-    form = (recipe.data, reads(type(recipe.model)), recipe.task, recipe.tokeniser, recipe.start, context)
+    given = recipe.model.input
+    context = getattr(given, "context", None)
+    form = (recipe.data, given.reads, recipe.task, recipe.tokeniser, recipe.start, context)
     if form not in _loaded:
         _loaded[form] = load_for(recipe, recipe.data)
     return _loaded[form]
@@ -56,35 +54,66 @@ def train_one(key: str, recipe: Recipe) -> Record:
 
 def trained(key: str, recipe: Recipe, data: Dataset, start: float) -> Record:
     train, held_out = split(recipe, data)
-    engine = choose(recipe, train, lambda _: None)
-    order = make_order(recipe.engine.rng, recipe.training.seed)
-    state = engine.start(warm_start(recipe, order.init(recipe.model)))
-    losses: list[float] = []
-    validation: list[float] = []
-    failed = ""
-    for epoch in range(1, recipe.training.epochs + 1):
-        batches = engine.batches([order.shuffled(epoch, engine.total)[: engine.count]], epoch)
-        state, steps = engine.run(state, batches, 0, engine.steps)
-        if not (np.isfinite(steps).all() and all_finite(state.params)):
-            failed = f"not finite in epoch {epoch}"
-            break
-        losses.append(float(steps.mean()))
-        if held_out is not None:
-            validation.append(engine.score(state.params, held_out).accuracy)
-    return Record(
-        key=key,
-        seed=recipe.training.seed,
-        failed=failed,
-        loss=tuple(losses),
-        validation=tuple(validation),
-        test=None if failed else engine.score(state.params, data.test).accuracy,
-        steps=engine.steps * len(losses),
-        seconds=time.monotonic() - start,
-        parameters=sum(leaf.size for leaf in jax.tree.leaves(state.params)),
-        engine=engine.name,
-        machine=machine(),
-        inside={} if failed else mechanism(recipe, state.params, train if held_out is None else held_out),
-    )
+    cells = Cells([recipe], choose(recipe, train, lambda _: None), held_out)
+    cells.start()
+    (record,) = cells.records([key], train, data.test, start)
+    return record
+
+
+class Cells(Trainer):
+    """Runs without a folder: what comes of each is a record. A run that fails leaves the others alone."""
+
+    def __init__(self, recipes: Sequence[Recipe], engine: Engine, held_out: Any | None) -> None:
+        super().__init__(recipes, engine)
+        self.held_out = held_out
+        self.losses: list[np.ndarray] = []  # of each epoch, one for each run
+        self.validation: list[np.ndarray] = []
+        self.failed_in = np.zeros(len(recipes), int)  # the epoch; 0: none
+
+    @property
+    def done(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.epoch >= self.recipes[0].training.epochs or bool(self.failed_in.all())
+
+    def run_stretch(self, batches: Any) -> None:
+        losses = self.take_steps(batches, self.engine.steps)
+        fails_now = (self.failed_in == 0) & ~self.finite(losses)
+        self.failed_in = np.where(fails_now, self.epoch + 1, self.failed_in)
+        self.losses.append(losses.mean(axis=1))
+
+    def end_epoch(self) -> None:
+        if self.held_out is not None and not self.failed_in.all():
+            self.validation.append(self.accuracies(self.held_out))
+
+    def accuracies(self, samples: Any) -> np.ndarray:
+        return np.atleast_1d(self.engine.score(self.state.params, samples).accuracy)
+
+    def records(self, keys: Sequence[str], train: Any, test: Any, start: float) -> list[Record]:
+        """One for each run, when they are over. The time since `start` is shared by all."""
+        self.run()
+        tests = None if self.failed_in.all() else self.accuracies(test)
+        seconds = (time.monotonic() - start) / len(keys)
+        here = jax.device_get(self.state.params)
+        records = []
+        for i, (key, recipe) in enumerate(zip(keys, self.recipes, strict=True)):
+            own, failed = self.one(here, i), int(self.failed_in[i])
+            epochs = failed - 1 if failed else self.epoch
+            records.append(
+                Record(
+                    key=key,
+                    seed=recipe.training.seed,
+                    failed=f"not finite in epoch {failed}" if failed else "",
+                    loss=tuple(float(loss[i]) for loss in self.losses[:epochs]),
+                    validation=tuple(float(score[i]) for score in self.validation[:epochs]),
+                    test=None if failed or tests is None else float(tests[i]),
+                    steps=self.engine.steps * epochs,
+                    seconds=seconds,
+                    parameters=sum(leaf.size for leaf in jax.tree.leaves(own)),
+                    engine=self.engine.name,
+                    machine=machine(),
+                    inside={} if failed else mechanism(recipe, own, train if self.held_out is None else self.held_out),
+                )
+            )
+        return records
 
 
 def machine() -> str:

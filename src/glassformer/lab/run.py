@@ -28,7 +28,7 @@ from glassformer.lab.schedule import Job, Schedule, skipped
 from glassformer.lab.study import Study
 from glassformer.lab.vmapped_runs import shape_of, train_vmapped
 from glassformer.lab.worker import working_for
-from glassformer.train.many_seeds import with_seed
+from glassformer.train.loop import with_seed
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import resolved
 

@@ -49,6 +49,7 @@ from glassformer.layers.standardise_columns import StandardiseColumns
 from glassformer.layers.tanh import Tanh
 from glassformer.layers.tied_head import TiedHead
 from glassformer.layers.window_attention import WindowAttention
+from glassformer.registry import register
 
 __all__ = [
     "GELU",
@@ -99,3 +100,6 @@ __all__ = [
     "WindowAttention",
     "as_jax",
 ]
+
+for _cls in [value for value in vars().values() if isinstance(value, type) and value is not Layer]:
+    register.layer(_cls.__module__.rpartition(".")[2].replace("_", "-"))(_cls)  # as its file is called

@@ -1,9 +1,25 @@
-"""Gates side by side: the projections that recurrent layers share, and how their weights start."""
+"""What recurrent layers share: their state, the projections of all gates at once, and how weights are initialised."""
+
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from glassformer.layers.linear import project, project_backward
 from glassformer.shapes import Array, Float, Key
+
+
+class State(NamedTuple):
+    """What a recurrent layer remembers between two tokens."""
+
+    h: Float[Array, "B O"]
+    c: Float[Array, "B O"] | None = None  # the memory cell of an LSTM
+
+
+def zero_state(batch: int, width: int, dtype: Any = None, *, cell: bool = False) -> State:
+    """What every sequence starts from."""
+    zero = jnp.zeros((batch, width), dtype)
+    return State(h=zero, c=zero if cell else None)
 
 
 def project_gates(

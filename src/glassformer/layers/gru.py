@@ -17,13 +17,14 @@ state, its bias included, as in torch.nn.GRU (and cuDNN), so that their weights 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from glassformer.errors import at_least, expect
-from glassformer.layers.gates import joined, project_gates, project_gates_backward, uniform
+from glassformer.layers.gates import State, joined, project_gates, project_gates_backward, uniform, zero_state
 from glassformer.layers.over_time import one_earlier, over_time
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
@@ -70,19 +71,28 @@ class GRU:
         x = tag("x", x)
         # of all times at once: it does not depend on the state
         from_x = tag("from_x", project_gates(x, params.w_x, params.b_x))
-
-        def step(h_before, from_x):
-            from_h = tag("from_h", project_gates(h_before, params.w_h, params.b_h))
-            r = tag("r", jax.nn.sigmoid(from_x[:, 0] + from_h[:, 0]))
-            z = tag("z", jax.nn.sigmoid(from_x[:, 1] + from_h[:, 1]))
-            m = tag("m", from_h[:, 2])
-            n = tag("n", jnp.tanh(from_x[:, 2] + r * m))
-            h = tag("h", (1 - z) * n + z * h_before)
-            return h, {"r": r, "z": z, "m": m, "n": n, "h": h}
-
-        seen = over_time(step, jnp.zeros_like(from_x[:, 0, 0]), from_x)
-        cache = Cache(x=x, r=seen["r"], z=seen["z"], m=seen["m"], n=seen["n"], h=seen["h"])
+        values = over_time(partial(self.advance, params), self.start_state(len(x), from_x.dtype), from_x)
+        cache = Cache(x=x, **{name: values[name] for name in Cache._fields if name != "x"})
         return cache.h, cache
+
+    def start_state(self, batch: int, dtype: Any = None) -> State:
+        return zero_state(batch, self.outputs, dtype)
+
+    def step(self, params: Params, before: State, x: Float[Array, "B I"]) -> State:
+        """One token: the state before it -> the state after it."""
+        return self.advance(params, before, project_gates(x, params.w_x, params.b_x))[0]
+
+    def advance(
+        self, params: Params, before: State, from_x: Float[Array, "B 3 O"]
+    ) -> tuple[State, dict[str, Float[Array, "B O"]]]:
+        """One token whose projection is known already: the state after it, and the values that were made."""
+        from_h = tag("from_h", project_gates(before.h, params.w_h, params.b_h))
+        r = tag("r", jax.nn.sigmoid(from_x[:, 0] + from_h[:, 0]))
+        z = tag("z", jax.nn.sigmoid(from_x[:, 1] + from_h[:, 1]))
+        m = tag("m", from_h[:, 2])
+        n = tag("n", jnp.tanh(from_x[:, 2] + r * m))
+        h = tag("h", (1 - z) * n + z * before.h)
+        return State(h=h), {"r": r, "z": z, "m": m, "n": n, "h": h}
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T O"]) -> tuple[Float[Array, "B T I"], Params]:
         def step(dh_later, now):

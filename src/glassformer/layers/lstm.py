@@ -16,13 +16,14 @@ Before the first token h and c are 0. As torch.nn.LSTM, both biases included, so
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from glassformer.errors import at_least, expect
-from glassformer.layers.gates import joined, project_gates, project_gates_backward, uniform
+from glassformer.errors import ShapeError, at_least, expect
+from glassformer.layers.gates import State, joined, project_gates, project_gates_backward, uniform, zero_state
 from glassformer.layers.over_time import one_earlier, over_time
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
@@ -69,22 +70,31 @@ class LSTM:
         expect("lstm", "width of the input", x.shape[-1], self.inputs)
         x = tag("x", x)
         from_x = project_gates(x, params.w_x, params.b_x)  # of all times at once: it does not depend on the state
-
-        def step(before, from_x):
-            h_before, c_before = before
-            pre = tag("pre", from_x + project_gates(h_before, params.w_h, params.b_h))
-            i = tag("i", jax.nn.sigmoid(pre[:, 0]))
-            f = tag("f", jax.nn.sigmoid(pre[:, 1]))
-            g = tag("g", jnp.tanh(pre[:, 2]))
-            o = tag("o", jax.nn.sigmoid(pre[:, 3]))
-            c = tag("c", f * c_before + i * g)
-            h = tag("h", o * jnp.tanh(c))
-            return (h, c), {"i": i, "f": f, "g": g, "o": o, "c": c, "h": h}
-
-        empty = jnp.zeros_like(from_x[:, 0, 0])
-        seen = over_time(step, (empty, empty), from_x)
-        cache = Cache(x=x, i=seen["i"], f=seen["f"], g=seen["g"], o=seen["o"], c=seen["c"], h=seen["h"])
+        values = over_time(partial(self.advance, params), self.start_state(len(x), from_x.dtype), from_x)
+        cache = Cache(x=x, **{name: values[name] for name in Cache._fields if name != "x"})
         return cache.h, cache
+
+    def start_state(self, batch: int, dtype: Any = None) -> State:
+        return zero_state(batch, self.outputs, dtype, cell=True)
+
+    def step(self, params: Params, before: State, x: Float[Array, "B I"]) -> State:
+        """One token: the state before it -> the state after it."""
+        return self.advance(params, before, project_gates(x, params.w_x, params.b_x))[0]
+
+    def advance(
+        self, params: Params, before: State, from_x: Float[Array, "B 4 O"]
+    ) -> tuple[State, dict[str, Float[Array, "B O"]]]:
+        """One token whose projection is known already: the state after it, and the values that were made."""
+        if before.c is None:
+            raise ShapeError("lstm: a state without a memory cell came; begin with the model's own start_state(batch)")
+        pre = tag("pre", from_x + project_gates(before.h, params.w_h, params.b_h))
+        i = tag("i", jax.nn.sigmoid(pre[:, 0]))
+        f = tag("f", jax.nn.sigmoid(pre[:, 1]))
+        g = tag("g", jnp.tanh(pre[:, 2]))
+        o = tag("o", jax.nn.sigmoid(pre[:, 3]))
+        c = tag("c", f * before.c + i * g)
+        h = tag("h", o * jnp.tanh(c))
+        return State(h=h, c=c), {"i": i, "f": f, "g": g, "o": o, "c": c, "h": h}
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T O"]) -> tuple[Float[Array, "B T I"], Params]:
         def step(later, now):

@@ -7,6 +7,7 @@ loop that has run: the loop runs again, and it is added at each step. With nobod
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -19,13 +20,22 @@ from glassformer.shapes import Array, Float
 Results = dict[str, Array]
 Step = Callable[[Any, Any], tuple[Any, Results]]  # (what was left, what comes in now) -> (what is left, results)
 
+_looping: ContextVar[bool] = ContextVar("looping", default=False)
+
+
+def is_looping() -> bool:
+    """Whether what is being tagged comes out of a loop: the loop runs again where a visitor returns another array."""
+    return _looping.get()
+
 
 def over_time(step: Step, start: Any, xs: Any, *, reverse: bool = False) -> Results:
     """The results of every time; `reverse` begins at the last. A step tags its results under the names it returns."""
     if not is_visited():
         return scan(step, start, xs, reverse)
     values = scan(shown(step), start, (xs, {}), reverse)
+    token = _looping.set(True)
     tagged = {name: tag(name, value) for name, value in values.items()}
+    _looping.reset(token)
     added = {name: tagged[name] - value for name, value in values.items() if tagged[name] is not value}
     return scan(shown(step), start, (xs, added), reverse) if added else tagged
 

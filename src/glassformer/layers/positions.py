@@ -15,9 +15,11 @@ import jax.numpy as jnp
 from glassformer.errors import SettingError, ShapeError, expect
 from glassformer.layers.linear import xavier
 from glassformer.names import tag
+from glassformer.registry import register
 from glassformer.shapes import Array, Float, Key
 
 
+@register.part("uniform")
 @dataclass(frozen=True)
 class Uniform:
     """Every entry uniform in ±limit."""
@@ -28,6 +30,7 @@ class Uniform:
         return jax.random.uniform(drawn_with(key), (tokens, width), minval=-self.limit, maxval=self.limit)
 
 
+@register.part("xavier")
 @dataclass(frozen=True)
 class Xavier:
     """Uniform in ±sqrt(6 / (tokens + width)), as if the table were a weight matrix."""
@@ -36,6 +39,7 @@ class Xavier:
         return xavier(drawn_with(key), tokens, width)
 
 
+@register.part("zero")
 @dataclass(frozen=True)
 class Zero:
     """All zeros: the model has to learn every position from nothing."""
@@ -44,6 +48,7 @@ class Zero:
         return jnp.zeros((tokens, width))
 
 
+@register.part("sinusoidal")
 @dataclass(frozen=True)
 class Sinusoidal:
     """Waves of falling frequency: sine at even i, cosine at odd i, of the angle t / 10000^(2*floor(i/2)/C)."""
@@ -52,6 +57,7 @@ class Sinusoidal:
         return waves(jnp.arange(tokens), width)
 
 
+@register.part("grid-sinusoidal")
 @dataclass(frozen=True)
 class GridSinusoidal:
     """For image patches: half of the width carries the waves of the row, the other half those of the column.

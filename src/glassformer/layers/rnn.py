@@ -9,13 +9,14 @@ is 0. As torch.nn.RNN with tanh, both biases included, so that its weights fit.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from glassformer.errors import at_least, expect
-from glassformer.layers.gates import uniform
+from glassformer.layers.gates import State, uniform, zero_state
 from glassformer.layers.linear import project, project_backward
 from glassformer.layers.over_time import one_earlier, over_time
 from glassformer.names import tag
@@ -57,14 +58,23 @@ class RNN:
         expect("rnn", "width of the input", x.shape[-1], self.inputs)
         x = tag("x", x)
         from_x = project(x, params.w_x, params.b_x)  # of all times at once: it does not depend on the state
-
-        def step(h_before, from_x):
-            pre = tag("pre", from_x + project(h_before, params.w_h, params.b_h))
-            h = tag("h", jnp.tanh(pre))
-            return h, {"h": h}
-
-        h = over_time(step, jnp.zeros_like(from_x[:, 0]), from_x)["h"]
+        h = over_time(partial(self.advance, params), self.start_state(len(x), from_x.dtype), from_x)["h"]
         return h, Cache(x=x, h=h)
+
+    def start_state(self, batch: int, dtype: Any = None) -> State:
+        return zero_state(batch, self.outputs, dtype)
+
+    def step(self, params: Params, before: State, x: Float[Array, "B I"]) -> State:
+        """One token: the state before it -> the state after it."""
+        return self.advance(params, before, project(x, params.w_x, params.b_x))[0]
+
+    def advance(
+        self, params: Params, before: State, from_x: Float[Array, "B O"]
+    ) -> tuple[State, dict[str, Float[Array, "B O"]]]:
+        """One token whose projection is known already: the state after it, and the values that were made."""
+        pre = tag("pre", from_x + project(before.h, params.w_h, params.b_h))
+        h = tag("h", jnp.tanh(pre))
+        return State(h=h), {"h": h}
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T O"]) -> tuple[Float[Array, "B T I"], Params]:
         def step(dh_later, now):

@@ -95,7 +95,7 @@ def ablate_each(
     """Take out every head in turn; `x`, labels, weights and keywords hold one row for each sample.
 
     >>> from glassformer import lens
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run, test = load(), load().load_data().test
     >>> effects = lens.ablate_each(run.model, run.params, test.images[:200], labels=test.labels[:200])
     >>> [(one.name, one.head, one.loss > effects.loss) for one in effects.heads]

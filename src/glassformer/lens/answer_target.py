@@ -14,8 +14,9 @@ import numpy as np
 
 from glassformer.lens.encode_input import EncodedInput
 from glassformer.lens.token_maps import shown
-from glassformer.train.predict_text import softmax, tokeniser_of
-from glassformer.train.run import Run
+from glassformer.predict.reading import tokeniser_of
+from glassformer.predict.run import Run
+from glassformer.probabilities import softmax
 from glassformer.train.tasks import Classify, Masked, Span, Tag, Translate
 from glassformer.train.tasks.sequences import symbol
 

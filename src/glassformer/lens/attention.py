@@ -5,6 +5,7 @@ Over a text: token_maps.py. Through an encoder and a decoder: attention_rollout.
 """
 
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,9 +14,9 @@ import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.layers import Patches
-from glassformer.lens.attention_kind import is_pattern, kind_of
+from glassformer.lens.attention_kind import is_pattern
 from glassformer.lens.maps import AttentionMaps
-from glassformer.models.model import Model, Network
+from glassformer.models.model import Network
 from glassformer.names import recording, visiting
 from glassformer.structure import structure
 
@@ -33,7 +34,7 @@ def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> Atte
     `encoder.blocks.0.attn.pattern`, `decoder.blocks.0.attn.pattern` and `decoder.blocks.0.cross.pattern`.
 
     >>> from glassformer.data import load as load_data
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run = load()
     >>> maps = attention_maps(run.model, run.params, load_data("mnist-mini").test.images[:3])
     >>> {name: pattern.shape for name, pattern in maps.items()}
@@ -66,7 +67,7 @@ def rollout(maps: Mapping[str, np.ndarray]) -> np.ndarray:
     Of one stack of blocks; through an encoder and a decoder: attention_rollout.py.
     """
     product = None
-    stacks = {(name.partition(".")[0], kind_of(None, name)) for name in maps}
+    stacks = {re.sub(r"\d+", "", name) for name in maps}
     if len(stacks) > 1:
         raise ShapeError(
             f"rollout: maps of {len(stacks)} stacks came ({', '.join(maps)}), expected those of one; "
@@ -100,7 +101,7 @@ class Panel:
         return replace(self, shares=self.shares / total, class_share=class_share)
 
 
-def panels(model: Model, maps: Mapping[str, np.ndarray], query: Query = "mean") -> list[list[Panel]]:
+def panels(model: Network, maps: Mapping[str, np.ndarray], query: Query = "mean") -> list[list[Panel]]:
     """One row per block, one panel per head, of the first image of the batch."""
     return [
         [panel(model, name, f"block {b} · head {h}", h, pattern[0, h], query) for h in range(pattern.shape[1])]
@@ -117,11 +118,11 @@ def chosen(blocks: list[list[Panel]], block: int | None, head: int | None) -> li
     return rows if head is None else [[row[head]] for row in rows]
 
 
-def rollout_panel(model: Model, maps: Mapping[str, np.ndarray], query: Query = "mean") -> Panel:
+def rollout_panel(model: Network, maps: Mapping[str, np.ndarray], query: Query = "mean") -> Panel:
     return panel(model, "rollout", "rollout over all blocks", None, rollout(maps)[0], query)
 
 
-def panel(model: Model, name: str, title: str, head: int | None, pattern: np.ndarray, query: Query) -> Panel:
+def panel(model: Network, name: str, title: str, head: int | None, pattern: np.ndarray, query: Query) -> Panel:
     """The row of the pattern (T, T) that belongs to the query, laid out over the image."""
     rows, columns = patch_grid(model)
     first = pattern.shape[-1] - rows * columns  # 1 where a class token stands in front
@@ -141,7 +142,7 @@ def panel(model: Model, name: str, title: str, head: int | None, pattern: np.nda
     return Panel(name=name, title=title, head=head, shares=shares, class_share=class_share)
 
 
-def patch_grid(model: Model) -> tuple[int, int]:
+def patch_grid(model: Network) -> tuple[int, int]:
     """Rows and columns of patches, the tokens of an image model with attention."""
     for node in structure(model).walk():
         if isinstance(node.layer, Patches):

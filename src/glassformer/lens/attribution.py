@@ -117,7 +117,7 @@ def attribution(trace: Trace, *, label: Any = None, place: Any = None) -> Attrib
     answers at every token, at `place` (none: the last).
 
     >>> from glassformer.lens.trace import trace
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run = load()
     >>> found = attribution(trace(run.model, run.params, run.load_data().test.images[:1]))
     >>> [part.title for part in found.parts][:4]

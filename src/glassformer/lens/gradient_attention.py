@@ -26,7 +26,7 @@ def gradient_attention(trace: Trace) -> AttentionMaps:
     """Relevance (B, H, T, S) of every pattern, by its name: `blocks.0.attn.pattern`, `decoder.blocks.0.cross.pattern`.
 
     >>> from glassformer.lens.trace import trace
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run = load()
     >>> seen = trace(run.model, run.params, run.load_data().test.images[:2], labels=[7, 2])
     >>> {name: relevance.shape for name, relevance in gradient_attention(seen).items()}

@@ -56,7 +56,7 @@ def findings(trace: Trace) -> list[str]:
     """What stands out, a sentence each; nothing: nothing does.
 
     >>> from glassformer.lens.trace import trace
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run = load()
     >>> findings(trace(run.model, run.params, run.load_data().test.images[:8]))
     []

@@ -20,7 +20,7 @@ def logit_lens(trace: Trace, *, start: bool = False) -> dict[str, np.ndarray]:
     the stream before the first block is read as well. What was dropped out in the trace stays so; the head drops none.
 
     >>> from glassformer.lens.trace import trace
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run = load()
     >>> seen = trace(run.model, run.params, run.load_data().test.images[:1])
     >>> {name: int(logits.argmax()) for name, logits in logit_lens(seen, start=True).items()}

@@ -19,8 +19,7 @@ import numpy as np
 from glassformer.errors import ContractError
 from glassformer.lens.payload import view
 from glassformer.lens.trace_input import image_input
-from glassformer.models.model import Model
-from glassformer.train.run import Run
+from glassformer.predict.run import Run
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w]+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?function|const|class) (\w+)", re.MULTILINE)
@@ -42,13 +41,12 @@ def view_image(run: Run, name: str, image: np.ndarray, label: int | None = None)
     """The page of one image, from Python.
 
     >>> from glassformer.data import load as load_data
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> html = view_image(load(), "test:0", load_data("mnist-mini").test.images[0], 7)
     >>> html[:15]
     '<!DOCTYPE html>'
     """
-    if not isinstance(run.model, Model):
-        run.images  # noqa: B018  it says what the run reads instead
+    run.images  # noqa: B018  a run that reads something else says so
     return page(view(run, image_input(run, name, image, label)))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.errors import SettingError
 from glassformer.layers.contract import Layer
-from glassformer.lens.trace import Change, Trace, is_key, is_looped, must_have, prepared, run
+from glassformer.lens.trace import Change, Trace, is_key, must_have, prepared, run
 from glassformer.losses import CrossEntropy
 from glassformer.names import last_word
 from glassformer.shapes import Array
@@ -45,7 +45,7 @@ def patch(
     A function is given the value as it comes by, after the changes further up. Everything else is as for `trace`.
 
     >>> from glassformer import lens
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run, digits = load(), load().load_data().test.images[:2]
     >>> seven, two = (lens.trace(run.model, run.params, digits[i : i + 1]) for i in (0, 1))
     >>> swapped = lens.patch(run.model, run.params, digits[:1], {"pool.y": two["pool.y"]})
@@ -56,7 +56,7 @@ def patch(
     seen = now = go({})
     must_have(changes, seen.values)
     # one program serves every patch of this model: all values may be replaced in it, and most are not
-    replaceable = changes if is_looped(model) else seen.values
+    replaceable = [name for name in seen.values if name in changes or name not in seen.looped]
     places = {name: Change(np.False_, seen.values[name]) for name in replaceable if not is_key(seen.values[name])}
     for name in [name for name in seen.values if name in changes]:
         change = changes[name]

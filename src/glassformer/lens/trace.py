@@ -1,7 +1,8 @@
 """Trace: every number of one pass through a model, forward and backward, by its dotted name.
 
-The model's own forward and backward run with a visitor that writes down what is tagged, so the numbers are those that
-training uses. One program is compiled for each model and each shape of its input, the first time it is asked for.
+The model's own forward and backward run with a visitor that writes down what is tagged, and a watcher that writes down
+which layer was at work on what: the numbers are those that training uses. One program is compiled for each model and
+each shape of its input, the first time it is asked for.
 """
 
 import difflib
@@ -17,12 +18,11 @@ import numpy as np
 from jax import lax
 
 from glassformer.errors import DataError, SettingError, ShapeError, UnknownNameError
-from glassformer.layers import GRU, LSTM, RNN
 from glassformer.layers.contract import Layer
 from glassformer.layers.contract import keywords as keywords_of
+from glassformer.layers.over_time import is_looping
 from glassformer.losses import CrossEntropy
-from glassformer.models import RecurrentClassifier, RecurrentLM
-from glassformer.names import at, gradient_name, last_word, named_leaves, nearest, recording, visiting
+from glassformer.names import Call, Direction, at, gradient_name, last_word, named_leaves, nearest, visiting, watching
 from glassformer.shapes import Array, Static
 from glassformer.tables import html_table, text_table
 
@@ -31,11 +31,26 @@ NEAREST = 3  # names in an error message
 
 
 @dataclass(frozen=True, eq=False)
+class Work:
+    """A layer at work: what it was given and what it gave. An array is the same object wherever it is read."""
+
+    name: str  # as in names.Call: blocks.0.attn
+    layer: Any
+    direction: Direction
+    around: int  # number of the work this one is part of; -1: of none
+    params: dict[str, str]  # field -> name of the parameter
+    given: dict[str, Any]  # x, or the fields of Inputs; in backward dy
+    keywords: dict[str, Any]
+    gave: dict[str, Any]  # y; in backward dx, or d and the fields of Inputs
+    dparams: dict[str, Any]  # by the field of the parameter; none in forward
+
+
+@dataclass(frozen=True, eq=False)
 class Trace:
     """What flowed through a model, in the order it was made; prints as a table.
 
     >>> from glassformer import lens
-    >>> from glassformer.train.run import load
+    >>> from glassformer.predict.run import load
     >>> run = load()
     >>> traced = lens.trace(run.model, run.params, run.load_data().test.images[:1], labels=[7])
     >>> traced["blocks.0.attn.pattern"].shape, traced["blocks.0.attn.dscores"].shape
@@ -51,6 +66,8 @@ class Trace:
     param_gradients: dict[str, Array]  # by the name of the parameter
     logits: Any  # what forward gave
     loss: float | None  # None: no labels were given
+    works: tuple[Work, ...] = ()  # in the order in which they began
+    looped: frozenset[str] = frozenset()  # values that are made in a loop over time
 
     def sections(self) -> dict[str, dict[str, Array]]:
         """All arrays under the names that `match` and `[name]` know them by."""
@@ -173,7 +190,9 @@ class Passed(NamedTuple):
     arrays: list[Array]
     values: Static  # ((name, number of the array), …): a compiled function would put a dict into another order
     gradients: Static
-    dparams: Any
+    dparams: Static
+    works: Static  # as Work has them, with numbers in the place of arrays
+    looped: Static
     logits: Any
     loss: Array | None
 
@@ -210,15 +229,82 @@ class Change(NamedTuple):
 def run(model: Layer, loss: Layer, params: Any, given: Given, changes: dict[str, Change]) -> Trace:
     passed = compiled_pass(model, loss, params, given, changes, np.False_)
     must_be_classes("trace", given, passed.logits)
+    leaves = named_leaves(params)
+
+    def arrays(numbers: tuple[tuple[str, int | str], ...]) -> dict[str, Any]:
+        return {name: leaves[i] if isinstance(i, str) else passed.arrays[i] for name, i in numbers}
+
     return Trace(
         model=model,
-        values={name: passed.arrays[i] for name, i in passed.values.value},
-        gradients={name: passed.arrays[i] for name, i in passed.gradients.value},
-        params=named_leaves(params),
-        param_gradients=named_leaves(passed.dparams),
+        values=arrays(passed.values.value),
+        gradients=arrays(passed.gradients.value),
+        params=leaves,
+        param_gradients=arrays(passed.dparams.value),
         logits=passed.logits,
         loss=None if passed.loss is None else float(passed.loss),
+        works=tuple(Work(*who, dict(params), *map(arrays, flows)) for who, params, *flows in passed.works.value),
+        looped=passed.looped.value,
     )
+
+
+class Recorder:
+    """Numbers every array that has a name, or that goes into a layer or comes out of one."""
+
+    def __init__(self, params: Any) -> None:
+        self.params = {id(leaf): name for name, leaf in named_leaves(params).items()}
+        self.numbers: dict[int, int] = {}
+        self.arrays: list[Array] = []
+        self.kept: list[Any] = []  # while they live, no other array has their id
+        self.works: list[Any] = []
+        self.inside: list[int] = []
+        self.direction: Direction = "forward"
+
+    def number(self, array: Array) -> int | str:
+        """Or the name of the parameter that it is."""
+        if id(array) in self.params:
+            return self.params[id(array)]
+        if id(array) not in self.numbers:
+            self.numbers[id(array)] = len(self.arrays)
+            self.arrays.append(array)
+        return self.numbers[id(array)]
+
+    def same(self, array: Array, other: Array) -> None:
+        """One is the other, held."""
+        self.kept.append(other)
+        number = self.number(array)
+        if isinstance(number, str):
+            self.params[id(other)] = number
+        else:
+            self.numbers[id(other)] = number
+
+    def leaves(self, tree: Any, alone: str, before: str = "") -> tuple[tuple[str, int | str], ...]:
+        """Of all arrays in the tree; one that is no field of anything is called `alone`."""
+        named = named_leaves(tree).items()
+        return tuple(
+            (f"{before}{name}" if name else alone, self.number(leaf))
+            for name, leaf in named
+            if isinstance(leaf, jax.Array) and not is_key(leaf)
+        )
+
+    def watch(self, call: Call) -> Any:
+        if call.direction != self.direction:  # a forward that is run again for its cache: seen already
+            return call.run()
+        at, around = len(self.works), self.inside[-1] if self.inside else -1
+        self.works.append(None)
+        self.inside.append(at)
+        given, result = call.given, call.run()
+        self.inside.pop()
+        way = ("x", "", "y", "") if call.direction == "forward" else ("dy", "d", "dx", "d")
+        own = named_leaves(call.params).items()
+        self.works[at] = (
+            (call.name, call.layer, call.direction, around),
+            tuple((field, self.params[id(leaf)]) for field, leaf in own if id(leaf) in self.params),
+            self.leaves(given, *way[:2]),
+            self.leaves({name: value for name, value in call.keywords.items() if value is not None}, ""),
+            self.leaves(result[0], *way[2:]),
+            () if call.direction == "forward" else self.leaves(result[1], ""),
+        )
+        return result
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -229,36 +315,52 @@ def compiled_pass(
     values: dict[str, Array] = {}
     gradients: dict[str, Array] = {}
     opaque: set[int] = set()
+    looped: set[str] = set()
+    recorder = Recorder(params)
 
     def changed(name: str, value: Any) -> Any:
-        if name in changes or not (is_looped(model) or id(value) in opaque):
-            value = held(name, value, changes.get(name), never)
+        if is_looping():
+            looped.add(name)
+        if name in changes or not (is_looping() or id(value) in opaque):
+            result = held(name, value, changes.get(name), never)
+            if name not in changes:
+                recorder.same(value, result)
+            value = result
             opaque.add(id(value))
         values[name] = value
         return value
 
+    def seen(name: str, value: Any) -> Any:
+        gradients[name] = value
+        return value
+
     dy, dparams, number, loss_cache = given.dy, None, None, None
-    with visiting(changed):
-        y, cache = model.forward(params, given.x, **given.keywords)
+    with visiting(changed), watching(recorder.watch):
+        y, cache = at("", model).forward(params, given.x, **given.keywords)
         if given.labels is not None:
             must_fit(given.labels, y)
             number, loss_cache = at("loss", loss).forward(None, y, labels=given.labels, weights=given.weights)
     must_have(changes, values)
     must_be_replaceable(changes, values, cache)
-    with visiting(recording(gradients)):
+    recorder.direction = "backward"
+    with visiting(seen), watching(recorder.watch):
         if number is not None:
             dy, _ = at("loss", loss).backward(None, loss_cache, jnp.ones_like(number))
         if dy is not None:
-            _, dparams = model.backward(params, cache, dy)
-    arrays = {id(array): array for array in (*values.values(), *gradients.values())}
-    numbers = {key: i for i, key in enumerate(arrays)}
+            _, dparams = at("", model).backward(params, cache, dy)
+
+    def numbered(arrays: Mapping[str, Array]) -> Static:
+        return Static(tuple((name, recorder.number(array)) for name, array in arrays.items()))
+
     return Passed(
-        arrays=list(arrays.values()),
-        values=Static(tuple((name, numbers[id(array)]) for name, array in values.items())),
-        gradients=Static(tuple((name, numbers[id(array)]) for name, array in gradients.items())),
-        dparams=dparams,
+        values=numbered(values),
+        gradients=numbered(gradients),
+        dparams=numbered(named_leaves(dparams)),
+        works=Static(tuple(recorder.works)),
+        looped=Static(frozenset(looped)),
         logits=y,
         loss=number,
+        arrays=recorder.arrays,
     )
 
 
@@ -294,11 +396,6 @@ def held(name: str, value: Any, change: Change | None, never: Any) -> Any:
     if not jnp.issubdtype(value.dtype, jnp.floating):
         return value
     return lax.cond(never, jnp.zeros_like, lambda v: v, value)
-
-
-def is_looped(model: Layer) -> bool:
-    """Whether values are made in a loop over time, which runs again where a visitor returns another array."""
-    return isinstance(model, RNN | LSTM | GRU | RecurrentClassifier | RecurrentLM)
 
 
 def must_have(names: Iterable[str], values: Mapping[str, Array]) -> None:

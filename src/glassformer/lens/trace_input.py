@@ -11,11 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from glassformer.data.dataset import IMAGES, TEXTS
 from glassformer.lens.encode_input import as_batch, encode_input
-from glassformer.models.model import Model
-from glassformer.train.predict_text import tokeniser_of
-from glassformer.train.resolve import text_of
-from glassformer.train.run import Run
+from glassformer.predict.reading import tokeniser_of
+from glassformer.predict.run import Run
 from glassformer.train.tasks import Masked, NextToken, Translate
 from glassformer.train.tasks.sequences import symbol
 
@@ -54,7 +53,7 @@ def text_input(run: Run, name: str, text: str, label: str | None = None) -> Trac
     given = encode_input(run, text, label if isinstance(task, Translate) else None)
     tokens, target, _ = map(tuple, given.labels)
     found = TraceInput("text", name, given.x, np.zeros(0), False, tokens, words=run.classes)
-    if text_of(run.model) is None:
+    if run.model.input.reads != TEXTS:
         return answered(run, replace(found, kind="row"), label)
     if isinstance(task, Translate):
         labels = as_batch(given.written)
@@ -72,8 +71,8 @@ def text_input(run: Run, name: str, text: str, label: str | None = None) -> Trac
 
 def vocabulary(run: Run) -> tuple[str, ...]:
     """A model's table may have more rows than there are symbols, and fewer."""
-    tokeniser, text = tokeniser_of(run), text_of(run.model)
-    rows = tokeniser.size if text is None else min(tokeniser.size, text.vocabulary)
+    tokeniser, text = tokeniser_of(run), run.model.input
+    rows = min(tokeniser.size, text.vocabulary)  # pyright: ignore[reportAttributeAccessIssue]
     return tuple(map(tokeniser.symbol, range(rows)))
 
 
@@ -97,4 +96,4 @@ def logits_of(model: Any, params: Any, x: Any) -> Any:
 
 
 def reads_images(run: Run) -> bool:
-    return isinstance(run.model, Model)
+    return run.model.input.reads == IMAGES

@@ -2,5 +2,11 @@
 
 from glassformer.losses.cross_entropy import CrossEntropy
 from glassformer.losses.label_smoothing import LabelSmoothing
+from glassformer.losses.loss import Loss
+from glassformer.losses.mean_squared_error import MeanSquaredError
+from glassformer.registry import register
 
-__all__ = ["CrossEntropy", "LabelSmoothing"]
+__all__ = ["CrossEntropy", "LabelSmoothing", "Loss", "MeanSquaredError"]
+
+for _cls in (CrossEntropy, LabelSmoothing, MeanSquaredError):
+    register.loss(_cls.__module__.rpartition(".")[2].replace("_", "-"))(_cls)  # as its file is called

@@ -9,14 +9,15 @@ Taken from log-softmax, so no guard such as log(p + 1e-9) is needed. Derived in 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from glassformer.errors import ShapeError
+from glassformer.losses.loss import Loss
 from glassformer.names import tag
-from glassformer.shapes import Array, Float, Integer, Key
+from glassformer.shapes import Array, Float, Integer
 
 
 class Cache(NamedTuple):
@@ -26,10 +27,7 @@ class Cache(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CrossEntropy:
-    def init(self, key: Key) -> None:
-        return None
-
+class CrossEntropy(Loss):
     def forward(
         self,
         params: None,
@@ -50,6 +48,9 @@ class CrossEntropy:
         dlog_p = tag("dlog_p", -cache.share[..., None] * onehot * dloss)
         # log_p = x - logsumexp(x)
         return log_softmax_backward(cache.log_p, dlog_p), None
+
+    def total(self, x: Float[Array, "*B K"], labels: Integer[Array, "*B"], weights: Float[Array, "*B"]) -> Any:
+        return -weighted(weights, at_label(log_softmax(x), labels))
 
 
 def shares(log_p: Float[Array, "*B K"], weights: Float[Array, "*B"] | None) -> Float[Array, "*B"]:

@@ -16,20 +16,18 @@ import jax.numpy as jnp
 
 from glassformer.errors import SettingError
 from glassformer.losses.cross_entropy import Cache, at_label, log_softmax, log_softmax_backward, shares, weighted
+from glassformer.losses.loss import Loss
 from glassformer.names import tag
-from glassformer.shapes import Array, Float, Integer, Key
+from glassformer.shapes import Array, Float, Integer
 
 
 @dataclass(frozen=True)
-class LabelSmoothing:
+class LabelSmoothing(Loss):
     smoothing: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0 <= self.smoothing < 1:
             raise SettingError(f"label smoothing: {self.smoothing} came, expected a share from 0 to below 1")
-
-    def init(self, key: Key) -> None:
-        return None
 
     def forward(
         self,

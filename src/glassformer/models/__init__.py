@@ -3,14 +3,14 @@
 Models know layers, not losses, data or training.
 """
 
-from glassformer.models import model
 from glassformer.models.bert import BERT, BERTFor
 from glassformer.models.bert_heads import ClassHead, MaskedHead, SpanHead, TagHead, next_sentence_head
 from glassformer.models.columns import Columns
 from glassformer.models.gpt import GPT
 from glassformer.models.images import Images
+from glassformer.models.input import Input
 from glassformer.models.mlp import MLP
-from glassformer.models.model import Model
+from glassformer.models.model import Network
 from glassformer.models.patch_attention import PatchAttention
 from glassformer.models.patch_block import PatchBlock
 from glassformer.models.recurrent_classifier import RecurrentClassifier
@@ -19,8 +19,9 @@ from glassformer.models.t5 import T5
 from glassformer.models.text import Text
 from glassformer.models.tiny_iris import TinyIris
 from glassformer.models.vit import ViT
+from glassformer.registry import register
 
-MODELS: dict[str, type[model.Network]] = {
+MODELS: dict[str, type[Network]] = {
     "mlp": MLP,
     "patch_attention": PatchAttention,
     "vit": ViT,
@@ -32,6 +33,8 @@ MODELS: dict[str, type[model.Network]] = {
     "recurrent": RecurrentLM,
     "recurrent-classifier": RecurrentClassifier,
 }
+for _name, _cls in {**MODELS, "bert-for": BERTFor}.items():
+    register.model(_name)(_cls)
 
 __all__ = [
     "BERT",
@@ -43,8 +46,9 @@ __all__ = [
     "ClassHead",
     "Columns",
     "Images",
+    "Input",
     "MaskedHead",
-    "Model",
+    "Network",
     "PatchAttention",
     "PatchBlock",
     "RecurrentClassifier",

@@ -6,8 +6,8 @@ What a task makes of the values is a head's work (bert_heads.py): BERTFor(BERT(â
 Devlin et al., 2018; the defaults are those of BERT base. Ids and segments are integers: dx is None.
 """
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,12 @@ from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
 
+if TYPE_CHECKING:
+    from glassformer.data.dataset import Dataset
+
+TASKS = ("masked", "classify", "tag", "span")
+Head = ClassHead | TagHead | SpanHead | MaskedHead
+
 
 class Params(NamedTuple):
     embed: embedding.Params
@@ -62,6 +68,9 @@ class BERT(Network):
     forward    positions.x = embed.y + segment.y
     """
 
+    tasks: ClassVar[tuple[str, ...]] = TASKS
+    output_axis: ClassVar[str] = "numbers"
+
     text: Text = Text(vocabulary=30522, context=512)
     segments: int = 2  # kinds of text in one sequence: first and second sentence, question and answer
     width: int = 768  # C
@@ -71,6 +80,10 @@ class BERT(Network):
     dropout: float = 0.0
     eps: float = 1e-12  # of the norms
     activation: Activation = GELU()
+
+    @property
+    def input(self) -> Text:
+        return self.text
 
     @property
     def embed(self) -> Embedding:
@@ -101,8 +114,17 @@ class BERT(Network):
             dropout=self.drop,
         )
 
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.text.example(batch)
+    def for_data(self, data: "Dataset", task: str) -> "BERTFor":
+        """With the head of the task."""
+        bert = replace(self, text=self.text.for_data(data))
+        return BERTFor(bert, bert.head_for(task, len(data.classes)))
+
+    def head_for(self, task: str, classes: int) -> Head:
+        if task == "masked":
+            return MaskedHead(self.width, self.text.vocabulary, eps=self.eps, activation=self.activation)
+        if task == "span":
+            return SpanHead(self.width)
+        return (ClassHead if task == "classify" else TagHead)(self.width, classes, self.dropout)
 
     def init(self, key: Key) -> Params:
         key, key_normal = jax.random.split(key)
@@ -171,11 +193,25 @@ class TaskCache(NamedTuple):
 class BERTFor(Network):
     """BERT with a head: for another task keep `params.bert` and take another head."""
 
-    bert: BERT
-    head: ClassHead | TagHead | SpanHead | MaskedHead
+    tasks: ClassVar[tuple[str, ...]] = TASKS
 
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.bert.example(batch)
+    bert: BERT
+    head: Head
+
+    @property
+    def input(self) -> Text:
+        return self.bert.text
+
+    @property
+    def output_axis(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.head.output_axis
+
+    @property
+    def backbone(self) -> BERT:
+        return self.bert
+
+    def for_data(self, data: "Dataset", task: str) -> "BERTFor":
+        return self.bert.for_data(data, task)
 
     def init(self, key: Key) -> TaskParams:
         key_bert, key_head, key_normal = jax.random.split(key, 3)

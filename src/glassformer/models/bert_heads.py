@@ -7,7 +7,7 @@ MaskedHead   which token stood where the text was covered up
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from glassformer.layers import (
 )
 from glassformer.models.text import Activation
 from glassformer.names import at, tag
+from glassformer.registry import register
 from glassformer.shapes import Array, Float, Key
 
 
@@ -47,12 +48,15 @@ class ClassCache(NamedTuple):
     classify: linear.Cache
 
 
+@register.layer("class-head")
 @dataclass(frozen=True)
 class ClassHead:
     """Class head: first token -> linear -> tanh (together: the pooler) -> linear -> logits
 
     forward    y = classify(drop(tanh(pool(first(x)))))
     """
+
+    output_axis: ClassVar[str] = "classes"
 
     width: int  # C
     classes: int  # K
@@ -109,12 +113,15 @@ class TagCache(NamedTuple):
     classify: linear.Cache
 
 
+@register.layer("tag-head")
 @dataclass(frozen=True)
 class TagHead:
     """Tag head: every token -> linear -> logits
 
     forward    y = classify(drop(x))
     """
+
+    output_axis: ClassVar[str] = "classes"
 
     width: int  # C
     classes: int  # K
@@ -154,6 +161,7 @@ class SpanCache(NamedTuple):
     score: linear.Cache
 
 
+@register.layer("span-head")
 @dataclass(frozen=True)
 class SpanHead:
     """Span head: every token -> linear -> how well it would be the start, how well the end.
@@ -164,6 +172,8 @@ class SpanHead:
     The tokens are the classes: spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels
     are (B, 2) places.
     """
+
+    output_axis: ClassVar[str] = "places"
 
     width: int  # C
 
@@ -207,12 +217,15 @@ class MaskedCache(NamedTuple):
     decoder: tied_head.Cache
 
 
+@register.layer("masked-head")
 @dataclass(frozen=True)
 class MaskedHead:
     """Masked head: every token -> linear -> activation -> norm -> against each row of the embedding table -> logits
 
     forward    y = decoder(norm(activation(transform(x))), emb)
     """
+
+    output_axis: ClassVar[str] = "symbols"
 
     width: int  # C
     vocabulary: int  # V

@@ -8,9 +8,10 @@ Ids are integers and have no gradient: dx is None. Without a key nothing is drop
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from glassformer.layers import (
     CausalSelfAttention,
@@ -34,6 +35,8 @@ from glassformer.layers import (
 )
 from glassformer.layers.contract import split_or_none
 from glassformer.layers.masks import padding
+from glassformer.models.incremental import Incremental
+from glassformer.models.kv_cache import KVCache, attend_next, keys_and_values, padded_cache
 from glassformer.models.model import Network
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.names import at
@@ -58,8 +61,18 @@ class Cache(NamedTuple):
     head: tied_head.Cache
 
 
+class State(NamedTuple):
+    """What is kept of the tokens so far."""
+
+    blocks: tuple[KVCache, ...]
+    place: Integer[Array, "B"]  # where the next token of each row will stand
+
+
 @dataclass(frozen=True)
-class GPT(Network):
+class GPT(Network, Incremental):
+    tasks: ClassVar[tuple[str, ...]] = ("next-token",)
+    output_axis: ClassVar[str] = "symbols"
+
     text: Text = Text()
     width: int = 768  # C
     hidden: int = 3072  # F
@@ -72,6 +85,10 @@ class GPT(Network):
     activation: Activation = GELUTanh()
 
     @property
+    def input(self) -> Text:
+        return self.text
+
+    @property
     def embed(self) -> Embedding:
         return Embedding(self.text.vocabulary, self.width)
 
@@ -80,14 +97,16 @@ class GPT(Network):
         return Positions(self.text.context, self.width)
 
     @property
-    def block(self) -> PreNormBlock:
+    def attend(self) -> MultiHeadAttention | GroupedQueryAttention:
         if self.rotary is None:
-            attend = MultiHeadAttention(self.width, self.heads)
-        else:
-            attend = GroupedQueryAttention(self.width, self.heads, self.heads, bias=True, rotary=self.rotary)
+            return MultiHeadAttention(self.width, self.heads)
+        return GroupedQueryAttention(self.width, self.heads, self.heads, bias=True, rotary=self.rotary)
+
+    @property
+    def block(self) -> PreNormBlock:
         return PreNormBlock(
             norm=self.norm,
-            attn=CausalSelfAttention(attend),
+            attn=CausalSelfAttention(self.attend),
             ff=FeedForward(self.width, self.hidden, self.activation),
             dropout=self.drop,
         )
@@ -103,9 +122,6 @@ class GPT(Network):
     @property
     def head(self) -> TiedHead:
         return TiedHead(self.text.vocabulary)
-
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.text.example(batch)
 
     def init(self, key: Key) -> Params:
         """Normal, as GPT-2 starts; what is added to the stream is smaller, so that depth does not widen it."""
@@ -171,3 +187,37 @@ class GPT(Network):
         else:
             dhead = embedding.Params(emb=d.emb)
         return None, Params(embed=dembed, positions=dpositions, blocks=tuple(reversed(dblocks)), norm=dnorm, head=dhead)
+
+    @property
+    def longest(self) -> int:
+        return self.text.context
+
+    def prefill(
+        self, params: Params, ids: Integer[Array, "B T"], lengths: Integer[Array, "B"]
+    ) -> tuple[Float[Array, "B V"], State]:
+        """The keys and values that forward keeps for backward are kept here. What pads a shorter prompt lies behind
+        it, where no real token looks, and is overwritten as the row goes on."""
+        _, cache = self.forward(params, ids)
+        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in cache.blocks)
+        last = cache.head.x[jnp.arange(len(ids)), lengths - 1]
+        scores, _ = self.head.forward(None, tied_head.Inputs(x=last, emb=cache.head.emb))
+        return scores, State(blocks, lengths)
+
+    def step(self, params: Params, state: State, tokens: Integer[Array, "B"]) -> tuple[Float[Array, "B V"], State]:
+        """`forward` for one token of each row, at its place."""
+        resid, _ = self.embed.forward(params.embed, tokens[:, None])
+        if params.positions is not None and params.positions.pos is not None:
+            resid = resid + params.positions.pos[state.place][:, None]
+        block, attn, blocks = self.block, self.attend, []
+        for weights, cache in zip(params.blocks, state.blocks, strict=True):
+            h, _ = block.norm.forward(weights.norm1, resid)
+            a, cache = attend_next(attn, weights.attn, h, cache, state.place)
+            resid = resid + a
+            h, _ = block.norm.forward(weights.norm2, resid)
+            f, _ = block.ff.forward(weights.ff, h)
+            resid = resid + f
+            blocks.append(cache)
+        h, _ = self.norm.forward(params.norm, resid)
+        table = params.embed if params.head is None else params.head
+        scores, _ = self.head.forward(None, tied_head.Inputs(x=h[:, 0], emb=table.emb))
+        return scores, State(tuple(blocks), state.place + 1)

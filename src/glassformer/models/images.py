@@ -1,12 +1,24 @@
 """What an image model is given and asked: the size of the images, how their pixels are spread, how many classes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.errors import ShapeError
 from glassformer.layers import Standardise
+from glassformer.models.input import Input
+
+if TYPE_CHECKING:
+    from glassformer.data.dataset import Dataset
 
 
 @dataclass(frozen=True)
-class Images:
+class Images(Input):
+    reads: ClassVar[str] = "images"
+
     shape: tuple[int, int, int] = (28, 28, 1)  # rows, columns, channels
     classes: int = 10
     mean: float = 0.0  # of the pixels, after division by 255
@@ -20,3 +32,21 @@ class Images:
     def pixels(self) -> int:
         rows, columns, channels = self.shape
         return rows * columns * channels
+
+    def example(self, batch: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((batch, *self.shape), jnp.uint8)
+
+    def check(self, where: str, x: Any) -> None:
+        if x.shape[1:] != self.shape:
+            raise ShapeError(
+                f"{where}: a batch of shape {x.shape} came, expected (batch, {', '.join(map(str, self.shape))}): "
+                "rows, columns, channels; grey images need a last axis of 1: images[..., None]"
+            )
+
+    def for_data(self, data: "Dataset") -> Self:
+        """Floats come on any scale: they are standardised by their own mean and spread."""
+        images = data.train.images
+        sized = replace(self, shape=images.shape[1:], classes=len(data.classes))
+        if images.dtype == np.uint8:
+            return sized
+        return replace(sized, mean=float(images.mean()) / 255, std=float(images.std()) / 255 or 1.0)

@@ -5,13 +5,13 @@ image -> flatten -> linear -> relu -> … -> linear -> logits
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
 from glassformer.layers import Linear, ReLU, Reshape, linear, relu, reshape, standardise
 from glassformer.models.images import Images
-from glassformer.models.model import Model
+from glassformer.models.model import Network
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
 
@@ -28,9 +28,15 @@ class Cache(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MLP(Model):
+class MLP(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("classify", "regress")
+
     images: Images = Images()
     hidden: tuple[int, ...] = (512,)
+
+    @property
+    def input(self) -> Images:
+        return self.images
 
     @property
     def flatten(self) -> Reshape:
@@ -48,7 +54,7 @@ class MLP(Model):
     def forward(
         self, params: Params, x: Float[Array, "B Y X G"] | UInt8[Array, "B Y X G"]
     ) -> tuple[Float[Array, "B K"], Cache]:
-        self.check_input(x)
+        self.images.check(type(self).__name__, x)
         pixels, prepare = at("prepare", self.images.prepare).forward(None, x)
         h, flatten = at("flatten", self.flatten).forward(None, pixels)
         layers, relus = [], []

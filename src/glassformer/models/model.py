@@ -1,18 +1,31 @@
-"""What all models share, a table of their parts when printed; and what image models do, a check of what comes in."""
+"""What a model tells of itself, besides being a layer: what it reads, what it can do, what its output means."""
 
+import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import jax
-import jax.numpy as jnp
-
-from glassformer.errors import ShapeError
-from glassformer.models.images import Images
+from glassformer.errors import ContractError
+from glassformer.models.input import Input
 from glassformer.shapes import Key
+
+if TYPE_CHECKING:
+    from glassformer.data.dataset import Dataset
 
 
 class Network(ABC):
-    """A layer made of layers. Settings, init, forward and backward stand in each model's own file."""
+    """A layer made of layers. Settings, init, forward and backward stand in each model's own file.
+
+    What is above models never asks of which class a model is; it asks for these declarations.
+    """
+
+    tasks: ClassVar[tuple[str, ...]] = ("classify",)  # that it can do, by name; the first is the usual one
+    output_axis: ClassVar[str] = "classes"  # what its last axis is: classes, symbols, places (tokens), numbers
+    task_parts: ClassVar[tuple[str, ...]] = ("head",)  # that belong to the task: another one begins them afresh
+
+    @property
+    @abstractmethod
+    def input(self) -> Input:
+        """What it reads: one of its settings."""
 
     @abstractmethod
     def init(self, key: Key) -> Any: ...
@@ -21,9 +34,21 @@ class Network(ABC):
     @abstractmethod
     def backward(self, params: Any, cache: Any, dy: Any) -> tuple[Any, Any]: ...
 
-    @abstractmethod
     def example(self, batch: int) -> Any:
         """The shape of a batch this model takes: a `jax.ShapeDtypeStruct`, or several in a NamedTuple."""
+        return self.input.example(batch)
+
+    def for_data(self, data: "Dataset", task: str) -> "Network":
+        """The same model with the sizes of a data set, ready for a task."""
+        for field in dataclasses.fields(self):  # pyright: ignore[reportArgumentType]
+            if getattr(self, field.name) is self.input:
+                return dataclasses.replace(self, **{field.name: self.input.for_data(data)})  # pyright: ignore
+        raise ContractError(f"{type(self).__name__}: its input is none of its settings; define for_data(data, task)")
+
+    @property
+    def backbone(self) -> "Network":
+        """The model without what a task has put on it."""
+        return self
 
     def __str__(self) -> str:
         from glassformer.models.summary import summarise
@@ -34,20 +59,3 @@ class Network(ABC):
         from glassformer.models.summary import summarise
 
         return summarise(self).html()
-
-
-class Model(Network):
-    """A network that reads images."""
-
-    images: Images
-
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((batch, *self.images.shape), jnp.uint8)
-
-    def check_input(self, x: Any) -> None:
-        if x.shape[1:] != self.images.shape:
-            raise ShapeError(
-                f"{type(self).__name__}: a batch of shape {x.shape} came, expected (batch, "
-                f"{', '.join(map(str, self.images.shape))}): rows, columns, channels; "
-                "grey images need a last axis of 1: images[..., None]"
-            )

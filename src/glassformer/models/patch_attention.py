@@ -7,7 +7,7 @@ work, and small enough to follow every number. `vit` is what it grows into, `pat
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -28,7 +28,7 @@ from glassformer.layers import (
     standardise,
 )
 from glassformer.models.images import Images
-from glassformer.models.model import Model
+from glassformer.models.model import Network
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
 
@@ -52,12 +52,18 @@ class Cache(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PatchAttention(Model):
+class PatchAttention(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("classify", "regress")
+
     images: Images = Images()
     patch_size: int = 4
     width: int = 16  # C
     hidden: int = 32  # F
     start: positions.Start = positions.Uniform(0.1)
+
+    @property
+    def input(self) -> Images:
+        return self.images
 
     @property
     def patches(self) -> Patches:
@@ -96,7 +102,7 @@ class PatchAttention(Model):
     def forward(
         self, params: Params, x: Float[Array, "B Y X G"] | UInt8[Array, "B Y X G"]
     ) -> tuple[Float[Array, "B K"], Cache]:
-        self.check_input(x)
+        self.images.check(type(self).__name__, x)
         pixels, prepare = at("prepare", self.images.prepare).forward(None, x)
         patches, _ = at("patches", self.patches).forward(None, pixels)
         tokens, patch = at("patch", self.patch).forward(params.patch, patches)

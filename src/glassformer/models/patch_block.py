@@ -24,26 +24,31 @@ from glassformer.layers import (
     SelfAttention,
 )
 from glassformer.models.patch_attention import PatchAttention
+from glassformer.registry import register
 
 
+@register.part("bare")
 @dataclass(frozen=True)
 class Bare:
     def around(self, branch: Layer, width: int) -> Layer:
         return branch
 
 
+@register.part("residual")
 @dataclass(frozen=True)
 class WithResidual:
     def around(self, branch: Layer, width: int) -> Layer:
         return Residual(branch)
 
 
+@register.part("normed")
 @dataclass(frozen=True)
 class Normed:
     def around(self, branch: Layer, width: int) -> Layer:
         return PreNorm(LayerNorm(width), branch)
 
 
+@register.part("normed-residual")
 @dataclass(frozen=True)
 class NormedResidual:
     def around(self, branch: Layer, width: int) -> Layer:

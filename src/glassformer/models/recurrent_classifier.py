@@ -6,8 +6,8 @@ Tokens that only fill a sequence up stand at its end, and `keep` is False there:
 what it makes of them is not asked for. A sequence without any real token leaves the state that all start from, zero.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from glassformer.models.recurrent import Cell, Reader
 from glassformer.models.text import Text
 from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Integer, Key
+
+if TYPE_CHECKING:
+    from glassformer.data.dataset import Dataset
 
 
 class LastCache(NamedTuple):
@@ -75,6 +78,10 @@ class RecurrentClassifier(Network):
     dropout: float = 0.0
 
     @property
+    def input(self) -> Text:
+        return self.text
+
+    @property
     def reader(self) -> Reader:
         return Reader(self.text, self.width, self.hidden, self.depth, self.cell, self.dropout)
 
@@ -82,8 +89,8 @@ class RecurrentClassifier(Network):
     def head(self) -> Linear:
         return Linear(self.hidden, self.classes)
 
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.text.example(batch)
+    def for_data(self, data: "Dataset", task: str) -> "RecurrentClassifier":
+        return replace(self, text=self.text.for_data(data), classes=len(data.classes))
 
     def init(self, key: Key) -> Params:
         key_reader, key_head = jax.random.split(key)

@@ -8,16 +8,18 @@ The head is the embedding table read the other way (tied), or a table of its own
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from glassformer.errors import ShapeError
 from glassformer.layers import Embedding, TiedHead, embedding, tied_head
+from glassformer.layers.gates import State
 from glassformer.models import recurrent
+from glassformer.models.incremental import ENDLESS, Incremental
 from glassformer.models.model import Network
 from glassformer.models.recurrent import Cell, Reader
-from glassformer.models.recurrent_step import State, start, step
 from glassformer.models.text import Text
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
@@ -38,7 +40,10 @@ class Cache(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RecurrentLM(Network):
+class RecurrentLM(Network, Incremental):
+    tasks: ClassVar[tuple[str, ...]] = ("next-token",)
+    output_axis: ClassVar[str] = "symbols"
+
     text: Text = Text()
     width: int = 512  # C: of the embedding
     hidden: int = 512  # O: of the states
@@ -46,6 +51,10 @@ class RecurrentLM(Network):
     cell: Cell = "lstm"
     tied: bool = True
     dropout: float = 0.0
+
+    @property
+    def input(self) -> Text:
+        return self.text
 
     @property
     def reader(self) -> Reader:
@@ -60,9 +69,6 @@ class RecurrentLM(Network):
     @property
     def head(self) -> TiedHead:
         return TiedHead(self.text.vocabulary)
-
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.text.example(batch)
 
     def init(self, key: Key) -> Params:
         key_reader, key_head = jax.random.split(key)
@@ -99,15 +105,33 @@ class RecurrentLM(Network):
 
     def start_state(self, batch: int) -> tuple[State, ...]:
         """The state of every cell before the first token."""
-        return tuple(start(self.cell, batch, self.hidden) for _ in range(self.depth))
+        return tuple(cell.start_state(batch) for cell in self.reader.cells)
+
+    @property
+    def longest(self) -> int:
+        return ENDLESS  # the state is as large after many tokens as after one
+
+    def prefill(
+        self, params: Params, ids: Integer[Array, "B T"], lengths: Integer[Array, "B"]
+    ) -> tuple[Float[Array, "B V"], tuple[State, ...]]:
+        """A row that is over keeps its state while longer ones go on."""
+
+        def one(state, now):
+            place, tokens = now
+            _, after = self.step(params, state, tokens)
+            goes_on = (place < lengths - 1)[:, None]
+            return jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, state), None
+
+        before_last, _ = jax.lax.scan(one, self.start_state(len(ids)), (jnp.arange(ids.shape[1]), ids.T))
+        return self.step(params, before_last, ids[jnp.arange(len(ids)), lengths - 1])
 
     def step(
-        self, params: Params, state: tuple[State, ...], ids: Integer[Array, "B"]
+        self, params: Params, state: tuple[State, ...], tokens: Integer[Array, "B"]
     ) -> tuple[Float[Array, "B V"], tuple[State, ...]]:
         """One token of each sequence: the scores that `forward` gives at its place, and the state to go on from."""
-        embedded, _ = self.reader.embed.forward(params.reader.embed, ids[:, None])
+        embedded, _ = self.reader.embed.forward(params.reader.embed, tokens[:, None])
         h, after = embedded[:, 0], []
-        for cell, before in zip(params.reader.cells, state, strict=True):
-            after.append(step(cell, before, h))
+        for cell, weights, before in zip(self.reader.cells, params.reader.cells, state, strict=True):
+            after.append(cell.step(weights, before, h))  # pyright: ignore[reportArgumentType]
             h = after[-1].h
         return self.scores(params, h)[0], tuple(after)

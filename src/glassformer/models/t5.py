@@ -10,9 +10,10 @@ Ids are integers and have no gradient: dx is Inputs(None, None). Without a key n
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from glassformer.errors import at_least
 from glassformer.layers import (
@@ -28,11 +29,15 @@ from glassformer.layers import (
     RMSNorm,
     TiedHead,
     embedding,
+    relative_bias,
     tied_head,
 )
 from glassformer.layers.contract import split_or_none
-from glassformer.layers.masks import padding
+from glassformer.layers.linear import project
+from glassformer.layers.masks import padding, within
 from glassformer.models import t5_decoder, t5_encoder
+from glassformer.models.incremental import Incremental, Source
+from glassformer.models.kv_cache import KVCache, attend_cached, attend_next
 from glassformer.models.model import Network
 from glassformer.models.t5_decoder import T5Decoder
 from glassformer.models.t5_encoder import T5Encoder
@@ -61,8 +66,19 @@ class Cache(NamedTuple):
     head: tied_head.Cache
 
 
+class State(NamedTuple):
+    """What is kept of the prompt, and of the answer so far. All rows are at the same place of their answers."""
+
+    source: Source  # its memory: for the cross-attention of each block, the keys and values of the prompt
+    blocks: tuple[KVCache, ...]
+    place: Integer[Array, "B"]  # where the next token of each row will stand
+
+
 @dataclass(frozen=True)
-class T5(Network):
+class T5(Network, Incremental):
+    tasks: ClassVar[tuple[str, ...]] = ("translate",)
+    output_axis: ClassVar[str] = "symbols"
+
     text: Text = Text(vocabulary=32128, context=512)  # the context bounds source and target, each
     width: int = 512  # C
     hidden: int = 2048  # F
@@ -80,6 +96,10 @@ class T5(Network):
 
     def __post_init__(self) -> None:
         at_least("T5", 1, depth=self.depth, decoder_depth=self.decoder_blocks)
+
+    @property
+    def input(self) -> Text:
+        return self.text
 
     @property
     def decoder_blocks(self) -> int:
@@ -191,3 +211,47 @@ class T5(Network):
             dhead = embedding.Params(emb=d.emb)
         dx = Inputs(None, None)  # pyright: ignore[reportArgumentType]
         return dx, Params(embed=embedding.Params(emb=demb), encoder=dencoder, decoder=ddecoder, head=dhead)
+
+    @property
+    def longest(self) -> int:
+        """Of the prompt, and by itself of the answer."""
+        return self.text.context
+
+    def prefill(
+        self, params: Params, ids: Integer[Array, "B S"], lengths: Integer[Array, "B"], *, start_token: Any = 0
+    ) -> tuple[Float[Array, "B V"], State]:
+        """The encoder over the prompts, then the first step, with the start token."""
+        keep = within(lengths, ids.shape[1])
+        tokens, _ = self.embed.forward(params.embed, ids)
+        memory, _ = self.encoder.forward(params.encoder, tokens, mask=padding(keep))
+        split, batch = self.attn.split, len(ids)
+        source = tuple(
+            KVCache(k=split(project(memory, cross.w_k, cross.b_k)), v=split(project(memory, cross.w_v, cross.b_v)))
+            for cross in (block.cross for block in params.decoder.blocks)
+        )
+        empty = jnp.zeros((batch, self.longest, self.heads, self.head_width), memory.dtype)
+        blocks = (KVCache(k=empty, v=empty),) * self.decoder_blocks
+        state = State(Source(keep, source), blocks, jnp.zeros(batch, jnp.int32))
+        return self.step(params, state, jnp.full(batch, start_token))
+
+    def step(self, params: Params, state: State, tokens: Integer[Array, "B"]) -> tuple[Float[Array, "B V"], State]:
+        """What `forward` gives behind the last token of the answer, from that token and what is kept of the others."""
+        now = relative_bias.Inputs(query=state.place[:1], memory=jnp.arange(self.longest))
+        bias, _ = self.decoder.bias.forward(params.decoder.bias, now)  # (1, H, 1, M)
+        resid, _ = self.embed.forward(params.embed, tokens[:, None])
+        norm, attn, ff, blocks = self.norm, self.attn, self.ff, []
+        for weights, cache, cross in zip(params.decoder.blocks, state.blocks, state.source.memory, strict=True):
+            h, _ = norm.forward(weights.norm1, resid)
+            a, cache = attend_next(attn, weights.attn, h, cache, state.place, bias)
+            resid = resid + a
+            h, _ = norm.forward(weights.norm2, resid)
+            q = attn.split(project(h, weights.cross.w_q, weights.cross.b_q))
+            resid = resid + attend_cached(attn, weights.cross, q, cross, state.source.keep)
+            h, _ = norm.forward(weights.norm3, resid)
+            f, _ = ff.forward(weights.ff, h)
+            resid = resid + f
+            blocks.append(cache)
+        h, _ = norm.forward(params.decoder.norm, resid)
+        table = params.embed if params.head is None else params.head
+        scores, _ = self.head.forward(None, tied_head.Inputs(x=h[:, 0], emb=table.emb))
+        return scores, State(state.source, tuple(blocks), state.place + 1)

@@ -7,7 +7,7 @@ them exchange what they found. No residual, no normalisation, no positions: each
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
@@ -49,10 +49,16 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class TinyIris(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("classify", "regress")
+
     columns: Columns = Columns()
     tokens: int = 4  # T
     width: int = 8  # C
     heads: int = 2  # H
+
+    @property
+    def input(self) -> Columns:
+        return self.columns
 
     @property
     def spread(self) -> Linear:
@@ -69,9 +75,6 @@ class TinyIris(Network):
     @property
     def head(self) -> Linear:
         return Linear(self.width, self.columns.classes)
-
-    def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return self.columns.example(batch)
 
     def init(self, key: Key) -> Params:
         key_spread, key_attn, key_head = jax.random.split(key, 3)

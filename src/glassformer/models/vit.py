@@ -8,7 +8,7 @@ Dosovitskiy et al., 2020.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
@@ -35,7 +35,7 @@ from glassformer.layers import (
 )
 from glassformer.layers.contract import split_or_none
 from glassformer.models.images import Images
-from glassformer.models.model import Model
+from glassformer.models.model import Network
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
 
@@ -61,7 +61,9 @@ class Cache(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ViT(Model):
+class ViT(Network):
+    tasks: ClassVar[tuple[str, ...]] = ("classify", "regress")
+
     images: Images = Images()
     patch_size: int = 4
     width: int = 64  # C
@@ -72,6 +74,10 @@ class ViT(Model):
     with_class_token: bool = False
     dropout: float = 0.0
     eps: float = 1e-5  # of the norms; 1e-12 in published weights
+
+    @property
+    def input(self) -> Images:
+        return self.images
 
     @property
     def patches(self) -> Patches:
@@ -124,7 +130,7 @@ class ViT(Model):
     def forward(
         self, params: Params, x: Float[Array, "B Y X G"] | UInt8[Array, "B Y X G"], *, key: Key | None = None
     ) -> tuple[Float[Array, "B K"], Cache]:
-        self.check_input(x)
+        self.images.check(type(self).__name__, x)
         pixels, prepare = at("prepare", self.images.prepare).forward(None, x)
         patches, _ = at("patches", self.patches).forward(None, pixels)
         tokens, patch = at("patch", self.patch).forward(params.patch, patches)

@@ -36,11 +36,14 @@ OTHER_COMPILER = "set CC to one that works"
 Notice = Callable[[str], None]
 
 
-def load(source: str, notice: Notice) -> ctypes.CDLL:
-    """The library made from this source. What is worth knowing, and stops nothing, goes to `notice`."""
-    path = cache_folder() / f"{fingerprint(source)}.so"
+def load(source: str, notice: Notice, folders: tuple[Path, ...] = ()) -> ctypes.CDLL:
+    """The library made from this source. What is worth knowing, and stops nothing, goes to `notice`.
+
+    `folders` have headers besides our own.
+    """
+    path = cache_folder() / f"{fingerprint(source, folders)}.so"
     if not is_whole(path):
-        made = compiled(source)
+        made = compiled(source, folders)
         try:
             write_whole(path, made + hashlib.sha256(made).digest())
         except FileError:
@@ -69,11 +72,12 @@ def load_once(library: bytes) -> ctypes.CDLL:
         return opened(path)
 
 
-def compiled(source: str) -> bytes:
+def compiled(source: str, folders: tuple[Path, ...] = ()) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         program, library = Path(folder) / "model.c", Path(folder) / "model.so"
         program.write_text(source)
-        command = [*compiler(), *FLAGS, processor_flag(), *SHARED, f"-I{kernels()}", str(program), "-o", str(library)]
+        include = [f"-I{folder}" for folder in (kernels(), *folders)]
+        command = [*compiler(), *FLAGS, processor_flag(), *SHARED, *include, str(program), "-o", str(library)]
         try:
             done = subprocess.run([*command, *LIBRARIES], capture_output=True, text=True, timeout=TIMEOUT, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -114,11 +118,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or home) / "glassformer" / "native"
 
 
-def fingerprint(source: str) -> str:
+def fingerprint(source: str, folders: tuple[Path, ...] = ()) -> str:
     """Of everything that decides what is built."""
     digest = hashlib.sha256(source.encode())
-    for kernel in sorted(kernels().glob("*.h")):
-        digest.update(kernel.read_bytes())
+    for folder in (kernels(), *folders):
+        for kernel in sorted(folder.glob("*.h")):
+            digest.update(kernel.read_bytes())
     for part in (*compiler(), version_of(compiler()[0]), *FLAGS, processor_flag(), *SHARED, processor()):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Text from a GPT at the speed of memory: keys and values of the tokens so far are kept, the next token is C.
+"""Text from a language model at the speed of memory: keys and values of past tokens are kept, the next token is C.
 
 start(ids, lengths) -> logits after each prompt      step(tokens) -> logits one token later      reorder(rows)
 
@@ -8,20 +8,19 @@ taken in groups of tokens; only its last token asks for logits. docs/native.md, 
 """
 
 import ctypes
-from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from glassformer.errors import EngineError, ShapeError
-from glassformer.layers import GELU, GELUTanh, ReLU, SiLU
-from glassformer.models.gpt import GPT
+from glassformer.layers import GELU, GELUTanh, Layer, ReLU, SiLU
+from glassformer.names import named_leaves
 from glassformer.native import build
-from glassformer.native.engine import address, cores
+from glassformer.native.engine import address, cores, must_mirror
+from glassformer.native.text_model import text_model
 
-SOURCE = '/* Generation with a GPT of any size. */\n#include "decode.h"\n'
+SOURCE = '/* Generation with a language model of any size. */\n#include "decode.h"\n'
 ACTIVATIONS = {GELU: 0, GELUTanh: 1, ReLU: 2, SiLU: 3}
 GROUP = 128  # tokens of prompts that share a pass over the weights
 PATIENCE = 10_000  # looks: 20 µs, more than threads usually wait for each other
@@ -42,19 +41,25 @@ class Decoding(ctypes.Structure):
 
 
 class NativeDecoder:
-    """Lets texts of a GPT go on, several at once; they may differ in length."""
+    """Lets texts of a language model go on, several at once; they may differ in length."""
 
-    def __init__(self, model: GPT, params: Any, *, threads: int = 0, notice: build.Notice = print) -> None:
-        must_be_covered(model)
-        self.model, self.threads = model, threads  # 0: one for each core, where it pays
-        self.context, self.vocabulary = model.text.context, model.text.vocabulary
+    def __init__(self, model: Layer, params: Any, *, threads: int = 0, notice: build.Notice = print) -> None:
+        text = text_model(model)
+        if type(text.activation) not in ACTIVATIONS:
+            raise EngineError(
+                f"the native decoder has no {type(text.activation).__name__} yet ({text.activation_name})"
+            )
+        self.model, self.text, self.threads = model, text, threads  # 0: one for each core, where it pays
+        self.context, self.vocabulary = text.context, text.vocabulary
         self.library = build.load(SOURCE, notice)
         self.library.gf_decode_space.restype = ctypes.c_int64
+        must_mirror(Decoding, self.library.gf_decoding_size())
         self.panel: int = self.library.gf_panel()
-        self.emb = np.asarray(params.embed.emb, np.float32)
-        self.pos = None if params.positions is None else np.asarray(params.positions.pos, np.float32)
-        self.rotations = rotations_of(model)
-        self.weights = packed(list(in_reading_order(params)), self.panel)
+        leaves = named_leaves(params)
+        self.emb = np.asarray(leaves[text.emb], np.float32)
+        self.pos = None if text.pos is None else np.asarray(leaves[text.pos], np.float32)
+        self.rotations = text.rotations()
+        self.weights = packed([tuple(weight.of(leaves) for weight in side) for side in text.weights], self.panel)
         self.space = aligned(0)
         self.places = np.zeros(0, np.int32)  # (B): how many tokens each text has had
         self.lanes = np.zeros(0, np.int32)  # (B): where in the caches it lies
@@ -62,9 +67,9 @@ class NativeDecoder:
 
     def make_room(self, lanes: int) -> None:
         """Caches for so many texts. Memory is taken as they grow."""
-        model, panel = self.model, self.panel
-        slots, D = in_panels(self.context, panel) * panel, model.width // model.heads
-        heads = (model.depth, lanes, model.heads)
+        text, panel = self.text, self.panel
+        slots, D = in_panels(self.context, panel) * panel, text.width // text.heads
+        heads = (text.depth, lanes, text.heads)
         self.keys = aligned(*heads, slots // panel, D, panel)
         self.values = aligned(*heads, in_panels(D, panel), slots, panel)
 
@@ -131,7 +136,7 @@ class NativeDecoder:
 
     def decode(self, tokens: np.ndarray, lanes: np.ndarray, places: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         """Tokens, each of one text and at its place there, through all blocks; the logits of those that are wanted."""
-        model, vocabulary, threads = self.model, self.vocabulary, self.threads_for(len(tokens))
+        text, vocabulary, threads = self.text, self.vocabulary, self.threads_for(len(tokens))
         x = np.ascontiguousarray(self.emb[tokens] if self.pos is None else self.emb[tokens] + self.pos[places])
         logits = np.empty((len(wanted), in_panels(vocabulary, self.panel) * self.panel), np.float32)
         work = Decoding(
@@ -148,16 +153,16 @@ class NativeDecoder:
             wants=len(wanted),
             sequences=self.keys.shape[1],
             slots=self.values.shape[-2],
-            width=model.width,
-            heads=model.heads,
-            hidden=model.hidden,
-            depth=model.depth,
+            width=text.width,
+            heads=text.heads,
+            hidden=text.hidden,
+            depth=text.depth,
             vocabulary=vocabulary,
-            activation=ACTIVATIONS[type(model.activation)],
+            activation=ACTIVATIONS[type(text.activation)],
             threads=threads,
             patience=PATIENCE if threads <= cores() else 100,
-            eps=model.eps,
-            scale=(model.width // model.heads) ** -0.5,
+            eps=text.eps,
+            scale=text.scale,
         )
         needed = self.library.gf_decode_space(ctypes.byref(work))
         if needed > self.space.size:
@@ -191,18 +196,6 @@ class NativeDecoder:
             )
 
 
-def in_reading_order(params: Any) -> Iterator[tuple[Any, ...]]:
-    """All weights but the tables that are looked up in, as decode.h reads them; a tuple lies side by side."""
-    for block in params.blocks:
-        attn, ff = block.attn, block.ff
-        yield from ((block.norm1.gain,), (block.norm1.bias,))
-        yield from ((attn.w_q, attn.w_k, attn.w_v), (attn.b_q, attn.b_k, attn.b_v), (attn.w_o,), (attn.b_o,))
-        yield from ((block.norm2.gain,), (block.norm2.bias,))
-        yield from ((ff.w_up,), (ff.b_up,), (ff.w_down,), (ff.b_down,))
-    yield from ((params.norm.gain,), (params.norm.bias,))
-    yield (np.asarray(params.embed.emb if params.head is None else params.head.emb).T,)
-
-
 def packed(matrices: list[tuple[Any, ...]], panel: int) -> np.ndarray:
     """Each matrix (K, O) as panels (O / panel, K, panel), filled up with zeros, one after the other."""
     shapes = [shape_in_panels(parts, panel) for parts in matrices]
@@ -223,16 +216,6 @@ def shape_in_panels(parts: tuple[Any, ...], panel: int) -> tuple[int, int, int]:
     return in_panels(columns, panel), prod(parts[0].shape[:-1]), panel
 
 
-def rotations_of(model: GPT) -> np.ndarray | None:
-    """Cosines and sines of every place, (context, D): what rotary positions make of the pairs (1, 0)."""
-    if model.rotary is None:
-        return None
-    half = model.width // model.heads // 2
-    ones = jnp.concatenate([jnp.ones(half), jnp.zeros(half)])
-    y, _ = model.rotary.forward(None, jnp.tile(ones, (1, model.text.context, 1, 1)))
-    return np.ascontiguousarray(y, np.float32)
-
-
 def in_panels(n: int, panel: int) -> int:
     return -(-n // panel)
 
@@ -242,11 +225,3 @@ def aligned(*shape: int) -> np.ndarray:
     whole = np.zeros(prod(shape) + 16, np.float32)
     begin = -whole.ctypes.data % 64 // 4
     return whole[begin : begin + prod(shape)].reshape(shape)
-
-
-def must_be_covered(model: Any) -> None:
-    """Refuse, by name, what has no C twin."""
-    if type(model) is not GPT:
-        raise EngineError(f"the native decoder has no {type(model).__name__} yet; the jax decoder has what there is")
-    if type(model.activation) not in ACTIVATIONS:
-        raise EngineError(f"the native decoder has no {type(model.activation).__name__} yet (blocks.0.ff.activation)")

@@ -10,15 +10,18 @@ import jax
 import numpy as np
 import optax
 
-from glassformer.data.dataset import Samples
 from glassformer.errors import EngineError, ShapeError
-from glassformer.models import MLP, Model
+from glassformer.layers import Layer
+from glassformer.losses import CrossEntropy, LabelSmoothing
 from glassformer.native import build
-from glassformer.native.layers import plan_for
-from glassformer.native.write import source_of
+from glassformer.native.lower import plan_for
+from glassformer.native.plan import Plan, ends
+from glassformer.native.write import source
+from glassformer.train.engines import register_engine
 from glassformer.train.jax_engine import Batches, JaxEngine, State, key_of, shifts_of
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, score_of_logits
+from glassformer.train.tasks import Classify
 
 OPTIMISERS = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 EPS = 1e-8  # of Adam, as in optax
@@ -52,17 +55,19 @@ class Epoch(NamedTuple):
 class NativeEngine:
     name = "native"
 
-    def __init__(self, recipe: Recipe, train: Samples, notice: build.Notice = print) -> None:
-        self.model = must_be_covered(recipe)
-        self.recipe, self.train, self.total = recipe, train, len(train.labels)
+    def __init__(self, recipe: Recipe, train: Any, notice: build.Notice = print) -> None:
+        must_be_covered(recipe)
+        self.recipe, self.train = recipe, train
+        inputs, labels = train
+        self.total = len(labels)
         self.count = recipe.training.of_an_epoch(self.total)
         self.threads = recipe.engine.threads or cores()
-        self.images = np.ascontiguousarray(train.images, np.uint8)
-        self.labels = np.ascontiguousarray(train.labels, np.int32)
+        self.labels = np.ascontiguousarray(labels, np.int32)
         self.steps = -(-self.count // recipe.training.batch)
-        samples = samples_at_once(self.model, recipe.training.batch)
-        source = source_of(self.model, samples, rewrites=recipe.engine.rewrites)
-        self.program = Program(build.load(source, notice))
+        samples = samples_at_once(recipe.model, recipe.training.batch)
+        plan = plan_for(recipe.model, samples, rewrites=recipe.engine.rewrites)
+        self.program = Program(build.load(source(plan), notice, tuple(plan.folders)), plan)
+        self.inputs = self.program.inputs(inputs)
         self.optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         self.rates = rates_of(recipe, self.steps)
         self.space = self.program.space(self.threads)
@@ -102,9 +107,9 @@ class NativeEngine:
         return float(losses[0]), unflattened(gradient, params)
 
     def job(self, flat: "Flat", batches: Epoch, losses: np.ndarray, first: int, last: int) -> Job:
-        training, optimiser = self.recipe.training, self.recipe.optimiser
+        training, optimiser, loss = self.recipe.training, self.recipe.optimiser, self.recipe.loss
         return Job(
-            images=address(self.images),
+            images=address(self.inputs),
             labels=address(self.labels),
             order=address(batches.order),
             shifts=address(batches.shifts),
@@ -122,7 +127,7 @@ class NativeEngine:
             threads=self.threads,
             optimiser=OPTIMISERS[optimiser.name],
             patience=1_000_000 if self.threads <= cores() else 100,
-            smoothing=training.label_smoothing,
+            smoothing=loss.smoothing if isinstance(loss, LabelSmoothing) else 0.0,
             momentum=optimiser.momentum,
             b1=optimiser.b1,
             b2=optimiser.b2,
@@ -131,25 +136,27 @@ class NativeEngine:
             clip=optimiser.clip,
         )
 
-    def predict(self, params: Any, images: np.ndarray) -> np.ndarray:
+    def predict(self, params: Any, inputs: np.ndarray) -> np.ndarray:
         """Logits, (N, K)."""
-        return self.program.predict(flattened(params), images, self.model.images.classes, self.threads, self.space)
+        return self.program.predict(flattened(params), inputs, self.threads, self.space)
 
-    def score(self, params: Any, samples: Samples) -> Score:
-        return score_of_logits(self.predict(params, samples.images), samples.labels)
+    def score(self, params: Any, samples: Any) -> Score:
+        inputs, labels = samples
+        return score_of_logits(self.predict(params, inputs), labels)
 
     def answering(self, params: Any) -> Callable[[np.ndarray], np.ndarray]:
-        """The shortest way from one image to its logits: weights, buffers and their addresses are ready."""
-        weights, logits = flattened(params), np.empty(self.model.images.classes, np.float32)
-        predict, kept = self.program.library.gf_predict, (logits, weights, self.space)
+        """The shortest way from one sample to its logits: weights, buffers and their addresses are ready."""
+        program = self.program
+        weights, logits = flattened(params), np.empty(program.classes, np.float32)
+        predict, kept = program.library.gf_predict, (logits, weights, self.space)
         to_logits, to_weights, to_space = map(address, kept)
-        count = self.model.images.pixels
+        count, dtype = program.size, program.dtype
 
-        def answer(image: np.ndarray, kept: Any = (self, *kept)) -> np.ndarray:  # kept: C holds addresses only
-            pixels = np.ascontiguousarray(image, np.uint8)
-            if pixels.size != count:
-                raise ShapeError(f"an image of {pixels.size} values came, expected {count}")
-            predict(to_logits, to_weights, pixels.ctypes.data, to_space, 1)
+        def answer(sample: np.ndarray, kept: Any = (self, *kept)) -> np.ndarray:  # kept: C holds addresses only
+            values = np.ascontiguousarray(sample, dtype)
+            if values.size != count:
+                raise ShapeError(f"a sample of {values.size} values came, expected {count}")
+            predict(to_logits, to_weights, values.ctypes.data, to_space, 1)
             return logits.copy()
 
         return answer
@@ -163,13 +170,22 @@ class NativeEngine:
 class Program:
     """A compiled model."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, plan: Plan) -> None:
         self.library = library
+        self.size, self.dtype = plan.input.size, np.uint8 if plan.input.is_bytes else np.float32
+        self.classes = ends(plan)[0].width
+        must_mirror(Job, library.gf_job_size())
         pointer = ctypes.c_void_p
         library.gf_predict.argtypes = (pointer, pointer, pointer, pointer, ctypes.c_int64)
         library.gf_predict.restype = None
         library.gf_train.argtypes = (pointer,)
         library.gf_gradient.argtypes = (pointer, pointer)
+
+    def inputs(self, samples: np.ndarray) -> np.ndarray:
+        """As C reads them."""
+        if self.dtype == np.uint8 and samples.dtype != np.uint8:
+            raise EngineError(f"the native engine reads images as bytes, and these are {samples.dtype}")
+        return np.ascontiguousarray(samples, self.dtype)
 
     def space(self, threads: int) -> np.ndarray:
         """Room to work in for each thread, beginning on a cache line."""
@@ -178,24 +194,30 @@ class Program:
         start = -whole.ctypes.data % 64 // 4
         return whole[start : start + floats]
 
-    def predict(
-        self, params: np.ndarray, images: np.ndarray, classes: int, threads: int, space: np.ndarray
-    ) -> np.ndarray:
-        images = np.ascontiguousarray(images, np.uint8)
-        logits = np.empty((len(images), classes), np.float32)
-        if threads == 1 or len(images) < 64:
-            self.predict_part(logits, params, images, space)
+    def predict(self, params: np.ndarray, samples: np.ndarray, threads: int, space: np.ndarray) -> np.ndarray:
+        samples = self.inputs(samples)
+        logits = np.empty((len(samples), self.classes), np.float32)
+        if threads == 1 or len(samples) < 64:
+            self.predict_part(logits, params, samples, space)
             return logits
-        bounds = [len(images) * part // threads for part in range(threads + 1)]
+        bounds = [len(samples) * part // threads for part in range(threads + 1)]
         rooms = space.reshape(threads, -1)
         with ThreadPoolExecutor(threads) as pool:
             for part in range(threads):
                 own = slice(bounds[part], bounds[part + 1])
-                pool.submit(self.predict_part, logits[own], params, images[own], rooms[part])
+                pool.submit(self.predict_part, logits[own], params, samples[own], rooms[part])
         return logits
 
-    def predict_part(self, logits: np.ndarray, params: np.ndarray, images: np.ndarray, space: np.ndarray) -> None:
-        self.library.gf_predict(address(logits), address(params), address(images), address(space), len(images))
+    def predict_part(self, logits: np.ndarray, params: np.ndarray, samples: np.ndarray, space: np.ndarray) -> None:
+        self.library.gf_predict(address(logits), address(params), address(samples), address(space), len(samples))
+
+
+def must_mirror(struct: type[ctypes.Structure], size: int) -> None:
+    """C's struct has the size of ours: a field that only one of them has would shift all that follow."""
+    if ctypes.sizeof(struct) != size:
+        raise EngineError(
+            f"{struct.__name__} has {ctypes.sizeof(struct)} bytes in Python and {size} in C: fields differ"
+        )
 
 
 class Flat:
@@ -257,18 +279,27 @@ def cores() -> int:
     return min(usable, MOST_THREADS)
 
 
-def samples_at_once(model: Model, batch: int) -> int:
-    """One sample's tokens fill the tiles of a product; an MLP has one row a sample, and needs several."""
-    return min(16, batch) if isinstance(model, MLP) else 1
+def samples_at_once(model: Layer, batch: int) -> int:
+    """One sample's tokens fill the tiles of a product; where all products have one row a sample, several are needed."""
+    products = [call for call in plan_for(model, 1, training=False).forward if call.kernel == "linear_forward"]
+    return min(16, batch) if all(call.sizes[0] == 1 for call in products) else 1
 
 
-def must_be_covered(recipe: Recipe) -> Model:
-    """The recipe's model. What has no C twin is refused by name."""
-    if not isinstance(recipe.model, Model):
-        raise EngineError(f"the native engine trains models of images, and {type(recipe.model).__name__} reads none")
+def must_be_covered(recipe: Recipe) -> None:
+    """What has no C twin is refused by name."""
     if recipe.optimiser.name not in OPTIMISERS:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
+    for what, is_known in (
+        (recipe.task, type(recipe.task) is Classify),
+        (recipe.loss, type(recipe.loss) in (CrossEntropy, LabelSmoothing)),
+    ):
+        if not is_known:
+            raise EngineError(
+                f"the native engine trains classifiers by cross-entropy, and has no {type(what).__name__}"
+            )
     plan_for(recipe.model, 1)
-    return recipe.model
+
+
+register_engine(NativeEngine)

@@ -1,18 +1,17 @@
 """A plan: every call a model makes, forward and backward, and every buffer, with the time it is alive.
 
-The layers write it down (`layers.py`), `write.py` turns it into C. Buffers that are never alive together share bytes,
-so a sample stays in the fastest cache, and a forward-only plan needs little memory.
+The layers write it down (`layers.py`, in the order of `lower.py`), `write.py` turns it into C. Buffers that are never
+alive together share bytes, so a sample stays in the fastest cache, and a forward-only plan needs little memory.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from pathlib import Path
+from typing import Any, overload
 
-import jax
-
-from glassformer.models import Model
-from glassformer.names import named_leaves
+from glassformer.errors import EngineError
+from glassformer.structure import Value
 
 ALIGNED = 16  # floats: buffers begin on a cache line
 
@@ -25,6 +24,9 @@ class Buffer:
 
     name: str
     shape: tuple[Size, ...]
+    base: "Buffer | None" = None  # whose numbers it has in another shape, or whose place it has taken
+    over: "Buffer | None" = None  # whose place it may take, if nobody reads that one later
+    of: "Buffer | None" = None  # whose gradient it is
     born: int = -1  # the calls between which it is alive
     dies: int = -1
     offset: int = -1
@@ -37,6 +39,15 @@ class Buffer:
     def rows(self) -> int:
         return prod(int(size) for size in self.shape[:-1])
 
+    @property
+    def width(self) -> int:
+        return int(self.shape[-1])
+
+    @property
+    def root(self) -> "Buffer":
+        """Where its numbers lie."""
+        return self if self.base is None else self.base.root
+
 
 @dataclass(frozen=True)
 class Param:
@@ -47,58 +58,191 @@ class Param:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """Numbers that are known beforehand."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What the samples are, one of them: a call that reads it is made for each sample of the group."""
+
+    shape: tuple[int, ...]
+    is_bytes: bool  # else floats
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def c_type(self) -> str:
+        return "uint8_t" if self.is_bytes else "float"
+
+
+Operand = Buffer | Param | Constant | Input
+
+
+@dataclass(frozen=True)
 class Call:
     """One kernel: what it writes, what it reads (None: NULL), and its sizes, which the compiler sees as constants."""
 
     kernel: str
     header: str
-    writes: tuple[Buffer | Param, ...]
-    reads: tuple[Buffer | Param | None, ...]
+    writes: tuple[Buffer | Param | None, ...]
+    reads: tuple[Operand | None, ...]
     sizes: tuple[Size, ...]
 
+    @property
+    def operands(self) -> tuple[Operand | None, ...]:
+        return (*self.writes, *self.reads)
 
-Backward = Callable[..., Buffer]  # dy -> dx, writing its calls down
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [used for used in self.operands if isinstance(used, Buffer)]
+
+
+# (dy, into) -> dx, writing its calls down. `into` has a part of x's gradient already, or is None; it may be dy itself.
+# Who can add to it returns it; dx is added to it otherwise.
+Backward = Callable[[Buffer, Any], Any]
 
 
 @dataclass
 class Plan:
     samples: int  # B: of one group, which go through together
     params: dict[str, tuple[int, ...]]  # shapes by name, in the order in which they lie
-    rewrites: bool = True  # exact rewrites (docs/native.md); off, the calls are those of the Python model
+    input: Input = Input((), is_bytes=True)
+    title: str = ""
     forward: list[Call] = field(default_factory=list)
     backward: list[Call] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
-    transposed: list[str] = field(default_factory=list)  # weights whose transpose is needed
+    folders: list[Path] = field(default_factory=list)  # of headers that are not glassformer's own
+    logits: Buffer | None = None
+    dlogits: Buffer | None = None
     backwards: bool = False  # calls are now those of the backward pass
 
-    def buffer(self, name: str, *shape: Size) -> Buffer:
-        made = Buffer(name, shape)
-        self.buffers.append(made)
-        return made
+    def buffer(self, name: str, *shape: Size, over: Buffer | None = None) -> Buffer:
+        """`over`: of the same size, and the kernel may write here while it reads there: number by number, in place."""
+        return self._made(Buffer(name, shape, over=over))
 
-    def param(self, name: str) -> Param | None:
-        """A weight that the model may not have: a bias, say."""
-        return Param(name) if name in self.params else None
+    def view(self, x: Buffer, *shape: Size) -> Buffer:
+        """The same numbers in another shape."""
+        return self._made(Buffer(x.name, shape, base=x))
+
+    def _made(self, buffer: Buffer) -> Buffer:
+        self.buffers.append(buffer)
+        return buffer
+
+    def param(self, value: Value | None) -> Any:
+        """A weight, as the node has it (`node.params.w`); None where the layer has none: a bias, say."""
+        if value is None:
+            return None
+        if not value.param:
+            raise EngineError(f"the native engine reads weights as they are, and {value} is computed from them")
+        return Param(value.param)
+
+    @overload
+    def gradient(self, x: Buffer, over: Buffer | None = None) -> Buffer: ...
+    @overload
+    def gradient(self, x: Param, over: None = None) -> Param: ...
+    @overload
+    def gradient(self, x: None, over: None = None) -> None: ...
+    def gradient(self, x: Buffer | Param | None, over: Buffer | None = None) -> Buffer | Param | None:
+        """Where a gradient is written: of a buffer, a new buffer; of a weight, its place, to which kernels add."""
+        if isinstance(x, Buffer):
+            return self._made(Buffer("", x.shape, over=over, of=x))
+        return None if x is None else Param(x.name, "d")
+
+    def transpose_of(self, weight: Param) -> Param:
+        """For kernels that read a weight by columns. It is made once a step."""
+        return Param(weight.name, "transposed")
 
     def call(
         self,
         kernel: str,
         header: str,
         writes: tuple[Buffer | Param | None, ...],
-        reads: tuple[Buffer | Param | None, ...],
+        reads: tuple[Operand | None, ...],
         sizes: tuple[Size, ...],
     ) -> None:
-        calls = self.backward if self.backwards else self.forward
-        calls.append(Call(kernel, header, writes, reads, sizes))  # pyright: ignore[reportArgumentType]
+        """Write a call down. The kernel's arguments are what it writes, what it reads, and sizes, in this order."""
+        (self.backward if self.backwards else self.forward).append(Call(kernel, header, writes, reads, sizes))
 
-    def transpose_of(self, weight: Param) -> Param:
-        if weight.name not in self.transposed:
-            self.transposed.append(weight.name)
-        return Param(weight.name, "transposed")
+    @property
+    def calls(self) -> list[Call]:
+        return [*self.forward, *self.backward]
+
+    @property
+    def transposed(self) -> list[str]:
+        """Weights whose transpose is read."""
+        read = [used for call in self.calls for used in call.operands if isinstance(used, Param)]
+        return list(dict.fromkeys(used.name for used in read if used.role == "transposed"))
+
+    @property
+    def constants(self) -> list[Constant]:
+        return list(dict.fromkeys(used for call in self.calls for used in call.reads if isinstance(used, Constant)))
+
+    def close(self) -> None:
+        """All calls are written down: leave out what nobody reads, and see which buffers take another one's place."""
+        self.backward = live(self.backward)
+        for time, call in enumerate(self.calls):
+            for used in call.buffers:
+                for one in (used, used.root):
+                    one.born = time if one.born < 0 else one.born
+                    one.dies = time
+        logits, dlogits = ends(self)
+        logits.dies = max(logits.dies, len(self.forward))  # the loss reads one and writes the other between the passes
+        dlogits.born = min(dlogits.born, len(self.forward) - 1)
+        self.buffers = [buffer for buffer in self.buffers if buffer.born >= 0]
+        take_places(self.buffers)
+        name_buffers(self)
+        self.buffers = [buffer for buffer in self.buffers if buffer.base is None]
 
 
-def gradient(weight: Param | None) -> Param | None:
-    return None if weight is None else Param(weight.name, "d")
+def live(calls: list[Call]) -> list[Call]:
+    """Calls but for those that only write what nobody reads: the gradient of the pixels, say."""
+    kept, read = [], set()
+    for call in reversed(calls):
+        if any(isinstance(used, Param) or (used and used.root in read) for used in call.writes):
+            kept.append(call)
+            read |= {used.root for used in call.reads if isinstance(used, Buffer)}
+    return kept[::-1]
+
+
+def take_places(buffers: list[Buffer]) -> None:
+    """A buffer takes the place of another if that is not used any more after the call that writes it first."""
+    for buffer in buffers:
+        if buffer.over is None:
+            continue
+        there, own = (family(root, buffers) for root in (buffer.over.root, buffer))
+        if max(one.dies for one in there) <= min(one.born for one in own):
+            buffer.base = buffer.over
+    for buffer in buffers:
+        root = buffer.root
+        root.born, root.dies = min(root.born, buffer.born), max(root.dies, buffer.dies)
+        root.shape = buffer.shape  # as it is read last
+
+
+def family(root: Buffer, buffers: list[Buffer]) -> list[Buffer]:
+    return [buffer for buffer in buffers if buffer.root is root]
+
+
+def name_buffers(plan: Plan) -> None:
+    """Gradients after what they are of; and no name twice."""
+    taken = set(map(word, plan.params))
+    for buffer in plan.buffers:
+        if buffer.base is not None:
+            continue
+        name = buffer.name if buffer.of is None else f"d{buffer.of.root.name}"
+        same = (f"{name}.{number}" for number in range(2, len(plan.buffers) + 2))
+        buffer.name = next(one for one in (name, *same) if word(one) not in taken)
+        taken.add(word(buffer.name))
+
+
+def word(name: str) -> str:
+    """A dotted name in C."""
+    return name.replace(".", "_")
 
 
 def padded(size: Size, lanes: int) -> int:
@@ -108,23 +252,8 @@ def padded(size: Size, lanes: int) -> int:
     return int(size)
 
 
-def params_of(model: Model) -> dict[str, tuple[int, ...]]:
-    tree = jax.eval_shape(model.init, jax.random.key(0))
-    return {name: leaf.shape for name, leaf in named_leaves(tree).items()}
-
-
 def place(plan: Plan, lanes: int) -> int:
     """Give every buffer its place in one arena; returns its floats. Buffers that overlap in time do not in space."""
-    calls = [*plan.forward, *plan.backward]
-    for time, call in enumerate(calls):
-        for used in (*call.writes, *call.reads):
-            if isinstance(used, Buffer):
-                used.born = time if used.born < 0 else used.born
-                used.dies = time
-    plan.buffers = [buffer for buffer in plan.buffers if buffer.born >= 0]
-    logits, dlogits = ends(plan)
-    logits.dies = max(logits.dies, len(plan.forward))  # the loss reads one and writes the other between the passes
-    dlogits.born = min(dlogits.born, len(plan.forward) - 1)
     size = 0
     for buffer in sorted(plan.buffers, key=lambda b: -b.floats(lanes)):
         buffer.offset = first_gap(buffer, [b for b in plan.buffers if b.offset >= 0], lanes)
@@ -149,5 +278,6 @@ def rounded(floats: int) -> int:
 
 def ends(plan: Plan) -> tuple[Buffer, Buffer]:
     """The logits, and their gradient (in a forward-only plan the logits again)."""
-    by_name: dict[str, Any] = {buffer.name: buffer for buffer in plan.buffers}
-    return by_name["logits"], by_name.get("dlogits", by_name["logits"])
+    if plan.logits is None:
+        raise ValueError("a plan without logits")
+    return plan.logits.root, (plan.dlogits or plan.logits).root

@@ -1,23 +1,29 @@
 """A plan as C: sizes, buffers, and the list of calls, forward and backward. The kernels are written by hand."""
 
 from collections.abc import Iterable
+from math import prod
 
-from glassformer.models import Model
-from glassformer.native.layers import plan_for
-from glassformer.native.plan import Buffer, Call, Param, Plan, Size, ends, place
+from glassformer.layers import Layer
+from glassformer.native.lower import plan_for
+from glassformer.native.plan import Buffer, Call, Constant, Input, Operand, Param, Plan, Size, ends, place, word
 
 LANES = 16  # the widest there are; places fit for any fewer
 
 
-def source_of(model: Model, samples: int, *, rewrites: bool = True) -> str:
+def source_of(model: Layer, samples: int, *, rewrites: bool = True) -> str:
     """The whole program for training and evaluating a model, but for the kernels it includes."""
-    plan = plan_for(model, samples, rewrites=rewrites)
-    arena = place(plan, LANES)
+    return source(plan_for(model, samples, rewrites=rewrites))
+
+
+def source(plan: Plan) -> str:
+    arena, samples = place(plan, LANES), plan.samples
     parts = [
-        f"/* {describe(model)}: {samples} sample{'s' * (samples > 1)} at a time. Generated; the kernels are in c/. */",
+        f"/* {plan.title}: {samples} sample{'s' * (samples > 1)} at a time. Generated; the kernels are in c/. */",
+        *([] if plan.input.is_bytes else [f"#define GF_INPUT {plan.input.c_type}"]),
         includes(plan),
-        sizes(model, plan, arena),
+        sizes(plan, arena),
         weights(plan),
+        *map(constant, plan.constants),
         buffers(plan),
         instances(plan.forward),
         forward(plan),
@@ -31,27 +37,23 @@ def source_of(model: Model, samples: int, *, rewrites: bool = True) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def describe(model: Model) -> str:
-    return f"{type(model).__name__} for images of {'x'.join(map(str, model.images.shape))}"
-
-
 def includes(plan: Plan) -> str:
-    headers = sorted({call.header for call in (*plan.forward, *plan.backward)} | {"transpose"})
+    headers = sorted({call.header for call in plan.calls} | {"transpose"})
     return "\n".join(f'#include "{header}.h"' for header in headers)
 
 
-def sizes(model: Model, plan: Plan, arena: int) -> str:
-    rows, columns, channels = model.images.shape
+def sizes(plan: Plan, arena: int) -> str:
+    rows, columns, channels = (*(1,) * (3 - len(plan.input.shape)), *plan.input.shape)
     logits, dlogits = ends(plan)
     values = {
         "SAMPLES": plan.samples,
         "ROWS": rows,
         "COLUMNS": columns,
         "CHANNELS": channels,
-        "PIXELS": model.images.pixels,
-        "CLASSES": model.images.classes,
-        "PARAMETERS": sum(floats(shape) for shape in plan.params.values()),
-        "TRANSPOSED": sum(floats(plan.params[name]) for name in plan.transposed),
+        "PIXELS": plan.input.size,
+        "CLASSES": logits.width,
+        "PARAMETERS": sum(prod(shape) for shape in plan.params.values()),
+        "TRANSPOSED": sum(prod(plan.params[name]) for name in plan.transposed),
         "ARENA": arena,
         "LOGITS": logits.offset,
         "DLOGITS": dlogits.offset,
@@ -72,8 +74,12 @@ def table(title: str, prefix: str, shapes: dict[str, tuple[int, ...]]) -> str:
     lines, offset = [f"/* {title} */", "enum {"], 0
     for name, shape in shapes.items():
         lines.append(f"    {prefix}{word(name)} = {offset}, /* {shape_text(shape)} */")
-        offset += floats(shape)
+        offset += prod(shape)
     return "\n".join([*lines, "};"]) if shapes else f"/* {title} None. */"
+
+
+def constant(numbers: Constant) -> str:
+    return f"static const float {word(numbers.name)}[] = {{{', '.join(map(number, numbers.values))}}};"
 
 
 def buffers(plan: Plan) -> str:
@@ -94,36 +100,27 @@ def instances(calls: list[Call], but: Iterable[Call] = ()) -> str:
 
 def instance(call: Call) -> str:
     pointers, arguments = [], []
-    for i, used in enumerate((*call.writes, *call.reads)):
+    for i, used in enumerate(call.operands):
         if used is None:
             arguments.append("NULL")
             continue
-        pointers.append(f"{'float' if i < len(call.writes) else 'const float'} *x{i}")
-        arguments.append(f"x{i}")
-    if call.kernel == "standardise_forward":
-        pointers.append("const uint8_t *bytes")
-        arguments.append("bytes")
+        name = ("bytes" if used.is_bytes else "values") if isinstance(used, Input) else f"x{i}"
+        kind = f"const {used.c_type}" if isinstance(used, Input) else "const " * (i >= len(call.writes)) + "float"
+        pointers.append(f"{kind} *{name}")
+        arguments.append(name)
     values = ", ".join([*arguments, *map(number, call.sizes)])
     return f"static void {instance_name(call)}({', '.join(pointers)})\n{{\n    {call.kernel}({values});\n}}"
 
 
 def instance_name(call: Call) -> str:
-    absent = "".join(f"_no{i}" for i, used in enumerate((*call.writes, *call.reads)) if used is None)
+    absent = "".join(f"_no{i}" for i, used in enumerate(call.operands) if used is None)
     sizes = "_".join(number(size).removesuffix("f") for size in call.sizes)
     return f"{call.kernel}_{sizes}{absent}".replace(".", "p").replace("-", "m").replace("(", "").replace(")", "")
 
 
 def forward(plan: Plan) -> str:
-    first, *rest = plan.forward
-    pixels = f"{spelled(first.writes[0])} + i * PIXELS"
-    lines = [
-        "static void forward(float *a, const float *p, const uint8_t *const *images)",
-        "{",
-        f"    for (int i = 0; i < SAMPLES; i++) {instance_name(first)}({pixels}, images[i]);",
-        *map(statement, rest),
-        "}",
-    ]
-    return "\n".join(lines)
+    head = f"static void forward(float *a, const float *p, const {plan.input.c_type} *const *images)"
+    return "\n".join([head, "{", *(statement(call, plan) for call in plan.forward), "}"])
 
 
 def transpose_weights(plan: Plan) -> str:
@@ -138,23 +135,37 @@ def transpose_weights(plan: Plan) -> str:
 
 def backward(plan: Plan) -> str:
     head = "static void backward(float *a, float *g, const float *p, const float *t)"
-    return "\n".join([head, "{", "    (void)p, (void)t;", *map(statement, plan.backward), "}"])
+    return "\n".join([head, "{", "    (void)p, (void)t;", *(statement(call, plan) for call in plan.backward), "}"])
 
 
-def statement(call: Call) -> str:
-    used = [spelled(value) for value in (*call.writes, *call.reads) if value is not None]
-    return f"    {instance_name(call)}({', '.join(used)});"
+def statement(call: Call, plan: Plan) -> str:
+    """A call; one that reads the samples as they come, for each of them."""
+    used = [value for value in call.operands if value is not None]
+    if not any(isinstance(value, Input) for value in used):
+        return f"    {instance_name(call)}({', '.join(map(spelled, used))});"
+    own = [f"{spelled(value)}{own_part(value, plan)}" for value in used]
+    return f"    for (int i = 0; i < SAMPLES; i++) {instance_name(call)}({', '.join(own)});"
 
 
-def spelled(used: Buffer | Param) -> str:
+def own_part(used: Operand, plan: Plan) -> str:
+    """Where one sample's part of a buffer begins."""
+    if not isinstance(used, Buffer):
+        return ""
+    floats = used.root.floats(LANES) // plan.samples
+    return f" + i * {'PIXELS' if floats == plan.input.size else floats}"
+
+
+def spelled(used: Operand) -> str:
     """`a + attn_q`, `p + attn_w_q`, `g + attn_w_q` for its gradient, `t + transposed_attn_w_q` for its transpose."""
-    if isinstance(used, Buffer):
-        return f"a + {word(used.name)}"
-    return f"{ {'': 'p + ', 'd': 'g + ', 'transposed': 't + transposed_'}[used.role] }{word(used.name)}"
-
-
-def word(name: str) -> str:
-    return name.replace(".", "_")
+    match used:
+        case Buffer():
+            return f"a + {word(used.root.name)}"
+        case Param():
+            return f"{ {'': 'p + ', 'd': 'g + ', 'transposed': 't + transposed_'}[used.role] }{word(used.name)}"
+        case Constant():
+            return word(used.name)
+        case Input():
+            return "images[i]"
 
 
 def number(size: Size) -> str:
@@ -167,10 +178,3 @@ def number(size: Size) -> str:
 
 def shape_text(shape: Iterable[Size]) -> str:
     return f"({', '.join(map(str, shape))})"
-
-
-def floats(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total

@@ -19,13 +19,12 @@ def curves(rows: "tuple[Row, ...]") -> bytes:
     epochs = [row.epoch for row in rows]
     left.plot(epochs, [row.loss for row in rows], color="#0072b2", marker="o", markersize=3)
     left.set(title="training loss", xlabel="epoch", ylim=(0, None))
-    for name, colour, scores in (
-        ("test", "#d55e00", [row.test_accuracy for row in rows]),
-        ("validation", "#009e73", [row.val_accuracy for row in rows]),
-    ):
+    column, times = ("loss", 1) if rows[-1].test_accuracy is None else ("accuracy", 100)
+    for name, colour, part in (("test", "#d55e00", "test"), ("validation", "#009e73", "val")):
+        scores = [getattr(row, f"{part}_{column}") for row in rows]
         if scores[-1] is not None:
-            right.plot(epochs, [100 * (s or 0) for s in scores], color=colour, marker="o", markersize=3, label=name)
-    right.set(title="accuracy, %", xlabel="epoch")
+            right.plot(epochs, [times * (s or 0) for s in scores], color=colour, marker="o", markersize=3, label=name)
+    right.set(title="accuracy, %" if times == 100 else column, xlabel="epoch")
     right.legend(loc="lower right", frameon=False)
     for axes in (left, right):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -1,12 +1,17 @@
-"""Which engine trains: the one asked for, or the fastest that can."""
+"""The common face of the engines, and which one trains: the one asked for, or the fastest that can.
+
+An engine registers itself when its module is imported; `glassformer.ENGINES` names the modules.
+"""
 
 import dataclasses
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Protocol
 
 import jax
 import numpy as np
 
+import glassformer
 from glassformer.errors import EngineError
 from glassformer.train.jax_engine import Batches, JaxEngine, State
 from glassformer.train.recipe import Recipe
@@ -14,13 +19,14 @@ from glassformer.train.score import Score
 
 
 class Engine(Protocol):
-    """The common face of the engines: state in, state out, some steps of an epoch at a time."""
+    """State in, state out, some steps of an epoch at a time."""
 
     name: str
     recipe: Recipe
     total: int  # samples there are
     count: int  # samples in an epoch
     steps: int  # of an epoch
+    threads: int  # with which a run repeats to the bit; 0: not a matter of them
 
     def start(self, params: Any) -> State: ...
     def batches(self, orders: list[np.ndarray], epoch: int) -> Any: ...
@@ -29,23 +35,40 @@ class Engine(Protocol):
     def for_jax(self, batches: Any) -> Batches: ...
 
 
-def choose(recipe: Recipe, train: Any, notice: Callable[[str], None]) -> Engine:
-    """The recipe's engine. With `auto`: the native one on a CPU, where it can be had; else jax, and why."""
-    seeds = (recipe.training.seed,)
-    if recipe.engine.name == "jax" or (recipe.engine.name == "auto" and jax.default_backend() != "cpu"):
-        return JaxEngine(recipe, train, seeds)
-    from glassformer.native.engine import NativeEngine
+class CPUEngine(Engine, Protocol):
+    """An engine for one run on a CPU. Made, it is ready; a recipe that it cannot train is an EngineError."""
 
-    try:
-        return NativeEngine(recipe, train, notice)
-    except EngineError as error:
-        if recipe.engine.name == "native":
-            raise
-        notice(f"engine jax: {error}")
-        return JaxEngine(recipe, train, seeds)
+    def __init__(self, recipe: Recipe, train: Any, notice: Callable[[str], None]) -> None: ...
+
+
+REGISTERED: dict[str, type[CPUEngine]] = {}  # by name; the first one is tried first
+
+
+def register_engine(engine: type[CPUEngine]) -> None:
+    REGISTERED[engine.name] = engine
+
+
+def registered() -> dict[str, type[CPUEngine]]:
+    for module in glassformer.ENGINES:
+        import_module(module)
+    return REGISTERED
+
+
+def choose(recipe: Recipe, train: Any, notice: Callable[[str], None]) -> Engine:
+    """The recipe's engine. With `auto`: on a CPU the first registered one that can; else jax, and why."""
+    name = recipe.engine.name
+    if name in registered():
+        return REGISTERED[name](recipe, train, notice)
+    if name == "auto" and jax.default_backend() == "cpu":
+        for engine in REGISTERED.values():
+            try:
+                return engine(recipe, train, notice)
+            except EngineError as error:
+                notice(f"engine jax: {error}")
+    return JaxEngine(recipe, train, (recipe.training.seed,))
 
 
 def settled(recipe: Recipe, engine: Engine) -> Recipe:
     """The recipe with the engine that was chosen, and its threads: with these a run goes on to the bit."""
-    chosen = dataclasses.replace(recipe.engine, name=engine.name, threads=getattr(engine, "threads", 0))  # pyright: ignore
+    chosen = dataclasses.replace(recipe.engine, name=engine.name, threads=engine.threads)  # pyright: ignore[reportArgumentType]
     return dataclasses.replace(recipe, engine=chosen)

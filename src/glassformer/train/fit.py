@@ -1,66 +1,62 @@
-"""Training, from Python and for the command line: a recipe and data in, a run folder out."""
+"""Training, for `glassformer.fit` and the command line alike: a recipe and data in, a run folder out."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassformer.data import ARRAYS, Dataset, Samples, make_dataset
+from glassformer.data import Dataset
 from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
-from glassformer.errors import DataError
 from glassformer.train.engines import choose
-from glassformer.train.loop import Listener, Loop, result, split
-from glassformer.train.many_seeds import train_seeds, with_seed
-from glassformer.train.presets import DEFAULT, preset
+from glassformer.train.loop import Listener, Loop, split, with_seed
+from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import encoded, lasting_name, load_for, resolved
-from glassformer.train.run import Run, load
+from glassformer.train.resolve import encoded, from_arrays, lasting_name, load_for, resolved
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import with_change
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 Data = str | Dataset | Texts | Arrays
+Change = Callable[[Recipe], Recipe]
 
 
-def fit(
-    recipe: str | Recipe = DEFAULT,
-    data: Data = "",
+def run_recipe(
+    recipe: str | Path | Recipe,
+    data: Data,
+    change: Change,
     *,
     out: str | Path = "",
-    seed: int | None = None,
     start: str | Path = "",
+    seeds: tuple[int, ...] = (),
     listener: Listener | None = None,
-    **settings: Any,
-) -> Run:
-    """Train, and give back the run.
-
-    recipe      the name of a preset, or a Recipe
-    data        a name or path as on the command line, a Dataset, Texts, or four arrays: train images, train labels,
-                test images, test labels (uint8 images); nothing: what the recipe names
-    out         the run folder; nothing: a new folder under `runs/`
-    start       a run to start from: its model, tokeniser and weights, and its recipe but for the settings given here
-    settings    any setting of the recipe by keyword, two underscores for a dot: `training__epochs=3`
-
-    >>> run = fit("mlp", training__epochs=1, model__hidden=(16,), out=getfixture("tmp_path") / "run")
-    >>> run.metrics["epochs"]
-    1
-    """
-    changes = {name.replace("__", "."): value for name, value in settings.items()}
+) -> dict[str, Any]:
+    """Train a changed recipe, with one seed or several; the result. What `fit` and the command line have in common."""
 
     def chosen(images: int) -> Recipe:
         if start:
-            return recipe_from(start)
-        return preset(recipe, images) if isinstance(recipe, str) else recipe
+            return change(recipe_from(start))
+        if isinstance(recipe, Recipe):
+            return change(recipe)
+        return change(recipe_file(recipe, images) if isinstance(recipe, Path) else preset(recipe, images))
 
-    named = with_all(chosen(0), changes)
+    named, listener = chosen(0), listener or Listener()
     data_set = as_dataset(data or named.data, named, tokeniser_from(start) if start else None)
-    whole = with_all(chosen(len(data_set.train[0])), {"data": lasting_name(data_set.name), **changes})
-    ready = resolved(whole if seed is None else with_seed(whole, seed), data_set)
-    folder = Path(out) if out else new_folder(recipe if isinstance(recipe, str) else "run")
-    train(ready, data_set, folder, listener or Listener())
-    return load(folder)
+    whole = chosen(len(data_set.train[0]))  # a preset may have other settings where there are many images
+    ready = resolved(with_change(whole, "data", lasting_name(data_set.name), "data"), data_set)
+    folder = Path(out) if out else new_folder(name_of(recipe, start, ready))
+    listener.begins(folder, ready, data_set, seeds)
+    return train_many(ready, data_set, folder, seeds, listener) if seeds else train(ready, data_set, folder, listener)
+
+
+def name_of(recipe: str | Path | Recipe, start: str | Path, ready: Recipe) -> str:
+    """What the folder of a new run is called."""
+    if start:
+        same = type(RunFolder(Path(start)).recipe().task) is type(ready.task)
+        return f"{Path(start).absolute().name}-{'more' if same else ready.task.name}"
+    return "run" if isinstance(recipe, Recipe) else Path(recipe).stem
 
 
 def train(recipe: Recipe, data: Dataset, path: Path, listener: Listener) -> dict[str, Any]:
@@ -72,38 +68,45 @@ def train(recipe: Recipe, data: Dataset, path: Path, listener: Listener) -> dict
 
 def resume(path: str | Path, listener: Listener | None = None, data: Data = "") -> dict[str, Any]:
     """The run in a folder, from where it stands to its end; its result. `data` as for `fit`; nothing: the run's."""
-    folder = RunFolder(Path(path))
+    folder, listener = RunFolder(Path(path)), listener or Listener()
     recipe = folder.recipe()
+    listener.resumes(folder.path, recipe)
     data_set = as_dataset(data or recipe.data, recipe, folder.tokeniser())
-    loop = Loop(recipe, data_set, folder, listener or Listener())
+    loop = Loop(recipe, data_set, folder, listener)
     loop.resume()
     return finish(loop)
 
 
 def finish(loop: Loop) -> dict[str, Any]:
-    outcome = result(loop.recipe, loop.run(), loop.folder, loop.engine)
-    loop.folder.save_metrics(outcome)
-    loop.folder.save_curves(loop.progress.rows)
-    return outcome
+    (result,) = loop.finish()
+    return result
 
 
 def train_many(recipe: Recipe, data: Dataset, path: Path, seeds: tuple[int, ...], listener: Listener) -> dict[str, Any]:
-    """Several seeds; mean, spread and each. The jax engine trains them side by side, the native one in turn."""
+    """Several seeds; mean, spread and each. The jax engine trains them as one program, the native one in turn."""
     engine = choose(recipe, split(recipe, data)[0], listener.notice)
     if engine.name == "jax":
-        runs = train_seeds(recipe, data, path, seeds, listener)
+        loop = Loop(recipe, data, RunFolder(path), listener, seeds)
+        loop.begin()
+        runs = loop.finish()
     else:
         runs = [train_in_turn(with_seed(recipe, seed), data, path / f"seed-{seed}", listener) for seed in seeds]
-    scores = np.array([run["test_accuracy"] for run in runs])
-    losses = np.array([run["test_loss"] for run in runs])
+
+    def over_seeds(summary: Callable[[Any], Any], name: str) -> float | None:
+        values = [run[name] for run in runs]
+        return None if None in values else float(summary(values))
+
+    def std(values: Any) -> Any:
+        return np.std(values, ddof=1)
+
     return {
-        "test_accuracy": float(scores.mean()),
-        "test_accuracy_std": float(scores.std(ddof=1)),
-        "test_accuracy_min": float(scores.min()),
-        "test_accuracy_max": float(scores.max()),
-        "val_accuracy": None if runs[0]["val_accuracy"] is None else float(np.mean([r["val_accuracy"] for r in runs])),
-        "test_loss": float(losses.mean()),
-        "test_loss_std": float(losses.std(ddof=1)),
+        "test_accuracy": over_seeds(np.mean, "test_accuracy"),
+        "test_accuracy_std": over_seeds(std, "test_accuracy"),
+        "test_accuracy_min": over_seeds(min, "test_accuracy"),
+        "test_accuracy_max": over_seeds(max, "test_accuracy"),
+        "val_accuracy": over_seeds(np.mean, "val_accuracy"),
+        "test_loss": over_seeds(np.mean, "test_loss"),
+        "test_loss_std": over_seeds(std, "test_loss"),
         "train_seconds": sum(run["train_seconds"] for run in runs),
         "epochs": max(run["epochs"] for run in runs),
         "parameters": runs[0]["parameters"],
@@ -121,8 +124,9 @@ def train_in_turn(recipe: Recipe, data: Dataset, path: Path, listener: Listener)
 
 
 def with_all(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
+    """What is None stays as the recipe has it."""
     for name, value in changes.items():
-        recipe = with_change(recipe, name, value, name)
+        recipe = recipe if value is None else with_change(recipe, name, value, name)
     return recipe
 
 
@@ -133,12 +137,7 @@ def as_dataset(data: Data, recipe: Recipe, tokeniser: Tokeniser | None = None) -
         return encoded(recipe, data, tokeniser)
     if isinstance(data, Dataset):
         return data
-    if len(data) != 4:
-        raise DataError(
-            f"fit: {len(data)} arrays came, expected four: train images, train labels, test images, test labels"
-        )
-    train_images, train_labels, test_images, test_labels = (np.asarray(array) for array in data)
-    return make_dataset(ARRAYS, Samples(train_images, train_labels), Samples(test_images, test_labels))
+    return from_arrays(recipe, data)
 
 
 def new_folder(name: str) -> Path:

@@ -38,6 +38,7 @@ class Batches(NamedTuple):
 
 class JaxEngine:
     name = "jax"
+    threads = 0
 
     def __init__(
         self, recipe: Recipe, train: Any, seeds: tuple[int, ...], last: optax.GradientTransformation | None = None
@@ -124,7 +125,7 @@ def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     return loss_and_gradient(
         recipe.model,
-        recipe.training.loss,
+        recipe.loss,
         params,
         shifted(key_draw, batch.x, recipe.training.shift),
         labels=batch.labels,

@@ -1,7 +1,13 @@
-"""The training loop: epochs cut into stretches, scored, logged and saved; interrupted, it resumes exactly."""
+"""Training: epochs cut into stretches, scored, logged and saved; interrupted, it resumes exactly.
+
+One trainer for a single run, for several seeds and for the cells of a study: several runs are one compiled program, and
+every array of their state has a leading axis of runs.
+"""
 
 import dataclasses
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,11 +17,11 @@ import numpy as np
 from glassformer.data.dataset import Dataset, cut, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
 from glassformer.train.engines import Engine, choose, settled
-from glassformer.train.nan_report import all_finite, explain
+from glassformer.train.jax_engine import JaxEngine, State
+from glassformer.train.nan_report import all_finite, explain, finite_runs
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
 from glassformer.train.run_folder import Progress, Row, RunFolder
-from glassformer.train.tasks import TASK_NAMES
 from glassformer.train.warm_start import warm_start
 
 STRETCH_SECONDS = 0.5  # how long a stretch should take: progress shows, and Ctrl-C is heard
@@ -25,6 +31,8 @@ SAVE_SECONDS = 60.0  # between saves within an epoch; at its end the state is al
 class Listener:
     """Told how training goes. This one keeps quiet; the command line draws bars."""
 
+    def begins(self, folder: Path, recipe: Recipe, data: Dataset, seeds: tuple[int, ...]) -> None: ...
+    def resumes(self, folder: Path, recipe: Recipe) -> None: ...
     def notice(self, text: str) -> None: ...
     def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None: ...
     def epoch(self, row: Row) -> None: ...
@@ -37,108 +45,203 @@ class InterruptedRunError(TrainingError):
     """Training was asked to stop; everything so far is saved."""
 
 
-class Loop:
-    """One run from its first weights, or from where its folder says it stands, to its end."""
+class Trainer:
+    """The epochs of one run, or of several that one program trains.
 
-    def __init__(self, recipe: Recipe, data: Dataset, folder: RunFolder, listener: Listener) -> None:
-        self.folder, self.listener, self.test = folder, listener, data.test
-        self.classes, self.tokeniser = data.classes, data.tokeniser
-        self.train, self.validation = split(recipe, data)
-        self.order = make_order(recipe.engine.rng, recipe.training.seed)
-        self.engine = choose(recipe, self.train, listener.notice)
-        self.recipe = settled(recipe, self.engine)
-        self.progress = Progress(data_digest=digest(data.train))
-        self.steps_at_once = 8  # of a stretch; found out while running
+    A subclass says what is kept of them, and when they are done: run folders (Loop), or records (the lab).
+    """
 
-    def begin(self) -> None:
-        params = warm_start(self.recipe, self.order.init(self.recipe.model))
-        self.state = self.engine.start(params)  # first: it may refuse the recipe
-        self.folder.create(self.recipe)
-        if self.tokeniser is not None:
-            self.folder.save_tokeniser(self.tokeniser)
-        self.save()
+    state: State
+    done: bool
 
-    def resume(self) -> None:
-        like = jax.eval_shape(lambda key: self.engine.start(self.recipe.model.init(key)), jax.random.key(0))
-        state, random_state, progress = self.folder.load_state(like)
-        if progress.data_digest not in ("", self.progress.data_digest):
-            raise CheckpointError(
-                f"{self.folder.path}: the training data of {self.recipe.data} is not what the run was "
-                "begun with, so it cannot go on; bring the old data back, or train anew into another folder"
-            )
-        self.progress = progress
-        self.order.restore(random_state)
-        self.state = jax.tree.map(jnp.asarray, state)
+    def __init__(self, recipes: Sequence[Recipe], engine: Engine) -> None:
+        self.recipes, self.engine = recipes, engine
+        self.orders = [make_order(recipe.engine.rng, recipe.training.seed) for recipe in recipes]
+        self.epoch, self.step = 0, 0  # finished epochs, and finished steps of the epoch under way
 
-    def run(self) -> Progress:
-        while not self.progress.done:
+    def start(self) -> None:
+        """From fresh weights, or from those of the run that a recipe names."""
+        runs = zip(self.recipes, self.orders, strict=True)
+        first = [warm_start(recipe, order.init(recipe.model)) for recipe, order in runs]
+        self.state = self.engine.start(
+            jax.tree.map(lambda *leaves: jnp.stack(leaves), *first) if first[1:] else first[0]
+        )
+
+    def run(self) -> None:
+        while not self.done:
             self.run_epoch()
-        return self.progress
 
     def run_epoch(self) -> None:
-        epoch = self.progress.epoch + 1
-        fresh = self.progress.step == 0
-        order = self.order.shuffled(epoch, self.engine.total) if fresh else self.order.current(epoch, self.engine.total)
-        batches = self.engine.batches([order[: self.engine.count]], epoch)
-        saved = time.monotonic()
-        while self.progress.step < self.engine.steps:
-            self.run_stretch(batches, epoch)
-            finished = self.progress.step == self.engine.steps
-            if self.listener.interrupted() and not finished:
-                self.save()
-                raise InterruptedRunError(f"stopped in epoch {epoch} and saved; go on with --resume {self.folder.path}")
-            if time.monotonic() - saved > SAVE_SECONDS and not finished:
-                self.save()
-                saved = time.monotonic()
-        self.finish_epoch(epoch)
-        if self.listener.interrupted() and not self.progress.done:
-            raise InterruptedRunError(f"stopped after epoch {epoch} and saved; go on with --resume {self.folder.path}")
+        epoch, total = self.epoch + 1, self.engine.total
+        orders = [order.current(epoch, total) if self.step else order.shuffled(epoch, total) for order in self.orders]
+        batches = self.engine.batches([order[: self.engine.count] for order in orders], epoch)
+        while self.step < self.engine.steps:
+            self.run_stretch(batches)
+        self.epoch, self.step = epoch, 0
+        self.end_epoch()
 
-    def run_stretch(self, batches: Any, epoch: int) -> None:
-        first = self.progress.step
-        last = min(first + self.steps_at_once, self.engine.steps)
-        before = jax.tree.map(lambda leaf: leaf.copy(), self.state)  # the jax engine gives the state itself away
+    def run_stretch(self, batches: Any) -> None:
+        """Take some steps, and keep what comes of them."""
+        raise NotImplementedError
+
+    def end_epoch(self) -> None:
+        raise NotImplementedError
+
+    def take_steps(self, batches: Any, last: int) -> np.ndarray:
+        """Up to `last` (not included): the losses of each run, (runs, steps)."""
+        self.state, losses = self.engine.run(self.state, batches, self.step, last)
+        self.step = last
+        return np.atleast_2d(losses)
+
+    def finite(self, losses: np.ndarray) -> np.ndarray:
+        """Of each run: whether its losses are finite, and its weights."""
+        params = self.state.params
+        weights = np.asarray(finite_runs(params)) if self.recipes[1:] else all_finite(params)
+        return np.logical_and(np.isfinite(losses).all(axis=1), weights)
+
+    def one(self, tree: Any, i: int) -> Any:
+        """What belongs to one of the runs."""
+        return jax.tree.map(lambda leaf: leaf[i], tree) if self.recipes[1:] else tree
+
+
+class Loop(Trainer):
+    """A run from its first weights, or from where its folder says it stands, to its end.
+
+    With `seeds` several, trained together: each has a folder of its own, `seed-N`.
+    """
+
+    def __init__(
+        self, recipe: Recipe, data: Dataset, folder: RunFolder, listener: Listener, seeds: tuple[int, ...] = ()
+    ) -> None:
+        train, self.validation = split(recipe, data)
+        engine = JaxEngine(recipe, train, seeds) if seeds else choose(recipe, train, listener.notice)
+        recipe = settled(recipe, engine)
+        super().__init__([with_seed(recipe, seed) for seed in seeds] or [recipe], engine)
+        self.folder, self.listener, self.data = folder, listener, data
+        self.folders = [RunFolder(folder.path / f"seed-{seed}") for seed in seeds] or [folder]
+        self.progress = [Progress(data_digest=digest(data.train))] * len(self.folders)
+        self.loss_sum, self.seconds = np.zeros(len(self.folders)), 0.0  # of the epoch under way
+        self.steps_at_once = 8  # of a stretch; found out while running
+        self.saved = time.monotonic()
+
+    def begin(self) -> None:
+        self.start()  # first: it may refuse the recipe
+        for recipe, folder in zip(self.recipes, self.folders, strict=True):
+            folder.create(recipe)
+            if self.data.tokeniser is not None:
+                folder.save_tokeniser(self.data.tokeniser)
+        self.save(self.active)
+
+    def resume(self) -> None:
+        (recipe,), (folder,), (order,) = self.recipes, self.folders, self.orders
+        like = jax.eval_shape(lambda key: self.engine.start(recipe.model.init(key)), jax.random.key(0))
+        state, random_state, progress = folder.load_state(like)
+        if progress.data_digest not in ("", self.progress[0].data_digest):
+            raise CheckpointError(
+                f"{folder.path}: the training data of {recipe.data} is not what the run was "
+                "begun with, so it cannot go on; bring the old data back, or train anew into another folder"
+            )
+        self.progress, self.epoch, self.step = [progress], progress.epoch, progress.step
+        self.loss_sum, self.seconds = np.array([progress.loss_sum]), progress.seconds
+        order.restore(random_state)
+        self.state = jax.tree.map(jnp.asarray, state)
+
+    @property
+    def done(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return not self.active
+
+    @property
+    def active(self) -> list[int]:
+        """The runs that are not done."""
+        return [i for i, progress in enumerate(self.progress) if not progress.done]
+
+    def run_stretch(self, batches: Any) -> None:
+        first, epoch, batch = self.step, self.epoch + 1, self.recipes[0].training.batch
+        before = None if self.recipes[1:] else jax.tree.map(lambda leaf: leaf.copy(), self.state)  # it is given away
         start = time.monotonic()
-        self.state, losses = self.engine.run(self.state, batches, first, last)
+        losses = self.take_steps(batches, min(first + self.steps_at_once, self.engine.steps))
         seconds = time.monotonic() - start
-        good = first + int(np.isfinite(losses).cumprod().sum())
-        if good < last or not all_finite(self.state.params):
-            raise TrainingError(explain(self.engine, before, batches, first, good, epoch, self.folder.path))
-        batch = self.recipe.training.batch
-        counts = np.minimum(self.engine.count - np.arange(first, last) * batch, batch)
-        self.progress = dataclasses.replace(
-            self.progress,
-            step=last,
-            loss_sum=self.progress.loss_sum + float(losses @ counts),
-            seconds=self.progress.seconds + seconds,
-        )
-        self.steps_at_once = max(
-            1, min(4 * (last - first), round((last - first) * STRETCH_SECONDS / max(seconds, 1e-9)))
-        )
-        mean = self.progress.loss_sum / min(last * batch, self.engine.count)
-        self.listener.stretch(epoch, last, self.engine.steps, mean, counts.sum() / max(seconds, 1e-9))
+        finite = self.finite(losses)
+        if not finite.all():
+            good = first + int(np.isfinite(losses[0]).cumprod().sum())
+            raise TrainingError(
+                self.seed_is_not_finite(int(finite.argmin()))
+                if before is None
+                else explain(self.engine, before, batches, first, good, epoch, self.folder.path)
+            )
+        counts = np.minimum(self.engine.count - np.arange(first, self.step) * batch, batch)
+        self.loss_sum, self.seconds = self.loss_sum + losses @ counts, self.seconds + seconds
+        taken = self.step - first
+        self.steps_at_once = max(1, min(4 * taken, round(taken * STRETCH_SECONDS / max(seconds, 1e-9))))
+        mean = float(self.loss_sum.mean()) / min(self.step * batch, self.engine.count)
+        speed = len(self.folders) * counts.sum() / max(seconds, 1e-9)
+        self.listener.stretch(epoch, self.step, self.engine.steps, mean, speed)
+        if self.step < self.engine.steps:
+            if self.listener.interrupted():
+                self.save(self.active)
+                raise InterruptedRunError(f"stopped in epoch {epoch} and saved; {self.how_to_go_on}")
+            if time.monotonic() - self.saved > SAVE_SECONDS:
+                self.save(self.active)
 
-    def finish_epoch(self, epoch: int) -> None:
-        test = self.engine.score(self.state.params, self.test)
-        held_out = None if self.validation is None else self.engine.score(self.state.params, self.validation)
-        row = Row(
-            epoch=epoch,
-            loss=self.progress.loss_sum / self.engine.count,
-            time=self.progress.seconds,
-            test_accuracy=test.accuracy,
-            val_accuracy=None if held_out is None else held_out.accuracy,
-            lr=rate_of(self.recipe, self.engine, epoch),
-            test_loss=test.loss,
-            val_loss=None if held_out is None else held_out.loss,
+    def seed_is_not_finite(self, i: int) -> str:
+        seed = self.recipes[i].training.seed
+        return (
+            f"seed {seed}: a value is not finite in epoch {self.epoch + 1}; the last good checkpoints are kept in "
+            f"{self.folder.path}. Train it alone (--seed {seed}) to see the step and the layer, or try a lower "
+            "learning rate (--lr)"
         )
-        self.progress = after_epoch(self.recipe, self.progress, row)
-        if self.progress.best_epoch == epoch:  # before the state: killed in between, the epoch is simply repeated
-            self.folder.save_model(self.recipe, self.state.params, self.classes, epoch)
-        self.save()
-        self.listener.epoch(row)
 
-    def save(self) -> None:
-        self.folder.save_state(self.state, self.order.state(), self.progress)
+    @property
+    def how_to_go_on(self) -> str:
+        return f"go on with --resume {self.folders[0].path}{', …' if self.folders[1:] else ''}"
+
+    def end_epoch(self) -> None:
+        params, recipe, active = self.state.params, self.recipes[0], self.active
+        test = self.engine.score(params, self.data.test)
+        held_out = None if self.validation is None else self.engine.score(params, self.validation)
+        losses, lr = self.loss_sum / self.engine.count, rate_of(recipe, self.engine, self.epoch)
+
+        def row(of: Callable[[np.ndarray], Any], seconds: float) -> Row:
+            scores = [(None, None) if score is None else score for score in (test, held_out)]
+            values = [None if value is None else float(of(np.atleast_1d(value))) for score in scores for value in score]
+            accuracy, loss, val_accuracy, val_loss = values
+            return Row(self.epoch, float(of(losses)), seconds, accuracy, val_accuracy, lr, loss, val_loss)
+
+        share = self.seconds / len(self.folders)  # of the one program that trains them all
+        mean = row(np.mean, self.seconds)
+        self.loss_sum, self.seconds = np.zeros(len(self.folders)), 0.0
+        for i in active:
+            self.progress[i] = after_epoch(recipe, self.progress[i], row(lambda values, i=i: values[i], share))
+            if self.progress[i].best_epoch == self.epoch:  # before the state: killed in between, the epoch is repeated
+                kept = self.one(params, i)
+                self.folders[i].save_model(self.recipes[i], kept, self.data.classes, self.epoch)
+        self.save(active)
+        self.listener.epoch(mean)
+        if self.listener.interrupted() and not self.done:
+            raise InterruptedRunError(f"stopped after epoch {self.epoch} and saved; {self.how_to_go_on}")
+
+    def save(self, runs: list[int]) -> None:
+        here = jax.device_get(self.state)  # once for all runs, not leaf by leaf
+        for i in runs:
+            progress = dataclasses.replace(
+                self.progress[i],
+                step=self.step,
+                loss_sum=float(self.loss_sum[i]),
+                seconds=self.seconds / len(self.folders),
+            )
+            self.folders[i].save_state(self.one(here, i), self.orders[i].state(), progress)
+        self.saved = time.monotonic()
+
+    def finish(self) -> list[dict[str, Any]]:
+        """To the end: the result of each run."""
+        self.run()
+        runs = zip(self.recipes, self.progress, self.folders, strict=True)
+        results = [result(*run, self.engine) for run in runs]
+        for folder, outcome in zip(self.folders, results, strict=True):
+            folder.save_metrics(outcome)
+        if not self.folders[1:]:
+            self.folder.save_curves(self.progress[0].rows)
+        return results
 
 
 def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:
@@ -146,6 +249,10 @@ def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:
     share, subset = recipe.validation.share, recipe.training.subset
     train, held_out = hold_out(data.train, share) if share else (data.train, None)
     return (cut(train, slice(subset)) if subset else train), held_out
+
+
+def with_seed(recipe: Recipe, seed: int) -> Recipe:
+    return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, seed=seed))
 
 
 def rate_of(recipe: Recipe, engine: Engine, epoch: int) -> float:
@@ -166,17 +273,19 @@ def after_epoch(recipe: Recipe, progress: Progress, row: Row) -> Progress:
 
 def best(rows: tuple[Row, ...], min_delta: float, *, by_loss: bool = False) -> int:
     """The epoch to keep: a later one must beat it by more than `min_delta` points. Without scores, the last."""
-    if rows[-1].val_accuracy is None:
+    if goodness(rows[-1], by_loss) is None:
         return rows[-1].epoch
     kept = rows[0]
     for row in rows[1:]:
-        if 100 * (goodness(row, by_loss) - goodness(kept, by_loss)) > min_delta:
+        if 100 * ((goodness(row, by_loss) or 0) - (goodness(kept, by_loss) or 0)) > min_delta:
             kept = row
     return kept.epoch
 
 
-def goodness(row: Row, by_loss: bool) -> float:
-    return -(row.val_loss or 0) if by_loss else row.val_accuracy or 0
+def goodness(row: Row, by_loss: bool) -> float | None:
+    if not by_loss:
+        return row.val_accuracy
+    return None if row.val_loss is None else -row.val_loss
 
 
 def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
@@ -192,7 +301,7 @@ def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine
         "best_epoch": progress.best_epoch,
         "train_seconds": sum(row.time for row in progress.rows),
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
-        "task": TASK_NAMES[type(recipe.task)],
+        "task": recipe.task.name,
         "engine": engine.name,
         "seed": recipe.training.seed,
         "run": str(folder.path),

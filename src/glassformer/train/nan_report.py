@@ -16,6 +16,13 @@ def all_finite(params: Any) -> bool:
     return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(params)))
 
 
+@jax.jit
+def finite_runs(params: Any) -> Any:
+    """Of each of several runs: whether all its weights are."""
+    leaves = [jnp.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in jax.tree.leaves(params)]
+    return jnp.stack(leaves).all(axis=0)
+
+
 def explain(engine: Engine, before: State, batches: Any, first: int, step: int, epoch: int, run: Path) -> str:
     """Replay up to the step, then look at every value of it."""
     state, _ = engine.run(before, batches, first, step)

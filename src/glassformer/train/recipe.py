@@ -5,7 +5,7 @@ from typing import Literal
 
 from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.errors import SettingError, at_least
-from glassformer.losses import CrossEntropy, LabelSmoothing
+from glassformer.losses import CrossEntropy, LabelSmoothing, Loss
 from glassformer.models import ViT
 from glassformer.models.model import Network
 from glassformer.train.optimiser import Optimiser
@@ -17,7 +17,8 @@ class Training:
     epochs: int = 5
     batch: int = 32
     seed: int = 1
-    label_smoothing: float = 0.0
+    loss: Loss | None = None  # None: the task's own
+    label_smoothing: float = 0.0  # of the cross-entropy
     subset: int = 0  # train on the first so many samples alone (of running text: tokens); 0: on all
     samples: int = 0  # in an epoch, drawn anew for each; 0: all there are
     shift: int = 0  # pixels by which a training image may be moved, at random, each way
@@ -31,10 +32,6 @@ class Training:
 
     def of_an_epoch(self, total: int) -> int:
         return min(self.samples or total, total)
-
-    @property
-    def loss(self) -> CrossEntropy | LabelSmoothing:
-        return LabelSmoothing(self.label_smoothing) if self.label_smoothing else CrossEntropy()
 
 
 @dataclass(frozen=True)
@@ -76,3 +73,20 @@ class Recipe:
     optimiser: Optimiser = field(default_factory=Optimiser)
     validation: Validation = field(default_factory=Validation)
     engine: Engine = field(default_factory=Engine)
+
+    @property
+    def loss(self) -> Loss:
+        """What training makes small."""
+        chosen = self.task.loss if self.training.loss is None else self.training.loss
+        smoothing = self.training.label_smoothing
+        if smoothing and chosen != CrossEntropy():
+            raise SettingError(
+                f"training: label_smoothing is {smoothing}, and the loss is {type(chosen).__name__}; only "
+                "cross-entropy is smoothed: set it back, training.label_smoothing=0"
+            )
+        return LabelSmoothing(smoothing) if smoothing else chosen
+
+    @property
+    def output_axis(self) -> str:
+        """What the last axis of the model's output is: classes, symbols, places, numbers."""
+        return self.task.output_axis or self.model.output_axis

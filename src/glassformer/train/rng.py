@@ -11,7 +11,6 @@ import numpy as np
 
 from glassformer.errors import CheckpointError, SettingError
 from glassformer.layers.positions import Uniform, Xavier
-from glassformer.models import PatchAttention
 from glassformer.models.model import Network
 from glassformer.names import named_leaves, with_leaves
 
@@ -81,15 +80,16 @@ class Xorshift:
 
     def init(self, model: Network) -> Any:
         """Patch matrix, positions where they are random, q, k, v, the two feed-forward matrices, the classifier."""
-        if not isinstance(model, PatchAttention):
-            raise SettingError(f"rng: xorshift repeats runs of patch_attention; this model is {type(model).__name__}")
         params = Threefry(0).init(model)  # for everything that is not drawn: biases, fixed starts
         leaves = named_leaves(params)
         names = ["patch.w", "positions.pos", "attn.w_q", "attn.w_k", "attn.w_v", "ff.w_up", "ff.w_down", "head.w"]
+        if not set(names) <= leaves.keys():
+            raise SettingError(f"rng: xorshift repeats runs of patch_attention; this model is {type(model).__name__}")
         limits = {name: float(np.sqrt(np.float32(6.0) / np.float32(sum(leaves[name].shape)))) for name in names}
-        if isinstance(model.start, Uniform):
-            limits["positions.pos"] = model.start.limit
-        elif not isinstance(model.start, Xavier):
+        start = getattr(model, "start", None)  # of the positions
+        if isinstance(start, Uniform):
+            limits["positions.pos"] = start.limit
+        elif not isinstance(start, Xavier):
             del limits["positions.pos"]
         return with_leaves(params, {name: self.uniform(leaves[name].shape, limit) for name, limit in limits.items()})
 

@@ -25,7 +25,7 @@ from glassformer.names import named_leaves
 from glassformer.train.curves import curves
 from glassformer.train.jax_engine import State
 from glassformer.train.recipe import Recipe
-from glassformer.train.settings import from_plain, to_plain, to_toml
+from glassformer.train.settings import from_plain, must_survive, to_plain, to_toml
 from glassformer.train.weights import FORMAT, fill, load_arrays, refuse_newer, save_arrays
 
 TOKENISER = "tokenizer.json"
@@ -72,6 +72,7 @@ class RunFolder:
             raise FileError(
                 f"{self.path}: holds a run already; continue it with --resume {self.path}, or choose another folder"
             )
+        must_survive(recipe)
         write_whole(self.path / "recipe.toml", to_toml({"format": FORMAT, **to_plain(recipe)}))
 
     def recipe(self) -> Recipe:
@@ -103,7 +104,7 @@ class RunFolder:
         """The kept weights, and the names of the classes."""
         path = self.path / "model.safetensors"
         arrays, about = load_arrays(path)
-        classes = about.get("classes") or map(str, range(classes_of(recipe.model)))
+        classes = about.get("classes") or map(str, range(recipe.model.input.classes))
         return fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path), tuple(classes)
 
     def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
@@ -137,8 +138,3 @@ class RunFolder:
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         write_whole(self.path / "metrics.json", json.dumps(metrics, indent=2) + "\n")
-
-
-def classes_of(model: Any) -> int:
-    """How many a model tells apart, where its file does not name them."""
-    return model.images.classes if hasattr(model, "images") else 0

@@ -1,4 +1,4 @@
-"""How well a model answers: the share of right answers, and the loss, in nats for each label.
+"""How well a model answers: the share of right answers, and the loss of its task, for each label.
 
 Counted in parts: a tally of one part is a few sums, and the sums of all parts make the score.
 """
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.losses.cross_entropy import at_label, log_softmax, weighted
+from glassformer.probabilities import log_softmax
 from glassformer.shapes import Array, Float, Integer
 from glassformer.train.tasks.task import Task, label_weights
 
@@ -21,8 +21,8 @@ MOST_LABELS = 8192  # in one part: of 50,000 symbols, their logits take 1.6 GB
 
 
 class Score(NamedTuple):
-    accuracy: Any  # 0..1; an array where several seeds are scored together
-    loss: Any
+    accuracy: Any  # 0..1; None where the task knows no right and wrong; an array where several seeds are scored
+    loss: Any  # of the task
 
 
 class Tally(NamedTuple):
@@ -35,15 +35,17 @@ class Tally(NamedTuple):
 def tally(recipe: "Recipe", params: Any, samples: Any, chosen: Integer[Array, "B"], here: Float[Array, "B"]) -> Tally:
     """Sums over some samples; those not `here` (0) only fill the part up."""
     batch = recipe.task.batch(samples, chosen)
-    logits, _ = recipe.model.forward(params, batch.x, **batch.keywords)
+    y, _ = recipe.model.forward(params, batch.x, **batch.keywords)
     weights = label_weights(batch, here)
-    right = logits.argmax(axis=-1) == batch.labels
-    if recipe.task.whole:
+    right = recipe.task.right(y, batch.labels)
+    if right is None:
+        answers = Tally(right=jnp.nan, counted=1, loss=0, weight=0)
+    elif recipe.task.whole:
         each = (right | (weights == 0)).reshape(len(here), -1).all(axis=1)
         answers = Tally(right=jnp.sum(each * here), counted=jnp.sum(here), loss=0, weight=0)
     else:
         answers = Tally(right=jnp.sum(right * weights), counted=jnp.sum(weights), loss=0, weight=0)
-    loss = -weighted(weights, at_label(log_softmax(logits), batch.labels))
+    loss = recipe.task.loss.total(y, batch.labels, weights)
     return answers._replace(loss=loss, weight=jnp.sum(weights))
 
 
@@ -63,13 +65,11 @@ def score_in_parts(count_up: Callable[..., Tally], task: Task, params: Any, samp
 
 def score_of(sums: Tally) -> Score:
     accuracy, loss = sums.right / sums.counted, sums.loss / sums.weight
-    return Score(accuracy, loss) if np.ndim(accuracy) else Score(float(accuracy), float(loss))
+    accuracy = None if np.isnan(accuracy).all() else accuracy
+    return Score(accuracy, loss) if np.ndim(loss) else Score(None if accuracy is None else float(accuracy), float(loss))
 
 
 def score_of_logits(logits: np.ndarray, labels: np.ndarray) -> Score:
     """The same, of logits that are there already."""
-    x = logits.astype(np.float64)
-    x -= x.max(axis=-1, keepdims=True)
-    log_p = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
-    picked = np.take_along_axis(log_p, labels[..., None], axis=-1)
+    picked = np.take_along_axis(log_softmax(logits), labels[..., None], axis=-1)
     return Score(accuracy=float((logits.argmax(axis=-1) == labels).mean()), loss=float(-picked.mean()))

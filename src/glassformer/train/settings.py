@@ -6,74 +6,53 @@ stands for the kind with its defaults: `start = "sinusoidal"`. Unknown keys are 
 
 import dataclasses
 import json
+import math
 import tomllib
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 
-from glassformer.data.tokeniser_training import BytePairs, Characters
+from glassformer import registry
 from glassformer.errors import SettingError
-from glassformer.layers import GELU, GELUTanh, ReLU, Rotary, SiLU
-from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
-from glassformer.models import MODELS, BERTFor, ClassHead, MaskedHead, SpanHead, TagHead
-from glassformer.models.patch_block import Bare, Normed, NormedResidual, WithResidual
+from glassformer.layers.contract import Layer
 from glassformer.names import nearest
-from glassformer.train.tasks import TASKS
 
 Settings = TypeVar("Settings")
-
-KINDS: dict[str, type] = {
-    **MODELS,
-    **TASKS,
-    "bert-for": BERTFor,
-    "class-head": ClassHead,
-    "tag-head": TagHead,
-    "span-head": SpanHead,
-    "masked-head": MaskedHead,
-    "characters": Characters,
-    "byte-pairs": BytePairs,
-    "rotary": Rotary,
-    "gelu": GELU,
-    "gelu-tanh": GELUTanh,
-    "relu": ReLU,
-    "silu": SiLU,
-    "uniform": Uniform,
-    "xavier": Xavier,
-    "zero": Zero,
-    "sinusoidal": Sinusoidal,
-    "grid-sinusoidal": GridSinusoidal,
-    "bare": Bare,
-    "residual": WithResidual,
-    "normed": Normed,
-    "normed-residual": NormedResidual,
-}
-KIND_OF = {cls: name for name, cls in KINDS.items()}
+REGISTERED_AS = {"Network": "model", "Task": "task", "Input": "input", "Loss": "loss", "Layer": "layer"}
+OWN = "if it is your own, install its package or give its file: --code FILE"
 
 
 def to_plain(settings: Any) -> Any:
     """Dataclasses as dictionaries, for TOML and JSON; `from_plain` undoes it. What is None is left out."""
+    if isinstance(settings, tuple):
+        return [to_plain(value) for value in settings]
     if not dataclasses.is_dataclass(settings):
-        return list(settings) if isinstance(settings, tuple) else settings
-    kind = {"kind": KIND_OF[type(settings)]} if type(settings) in KIND_OF else {}
+        return settings
+    kind = registry.kind_of(type(settings))
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    return kind | {name: to_plain(value) for name, value in values.items() if value is not None}
+    plain = {name: to_plain(value) for name, value in values.items() if value is not None}
+    return plain if kind is None else {"kind": kind, **plain}
 
 
 def from_plain(expected: Any, value: Any, where: str = "") -> Any:
     """The dataclass that `value` describes. Fields that are not named keep their defaults."""
-    kinds = kinds_of(expected)
-    if type(value) in kinds.values() or (value is None and types.NoneType in typing.get_args(expected)):
+    members = members_of(expected)
+    if (value is None and types.NoneType in members) or any(is_one(type(value), member) for member in members):
         return value
-    if kinds:
-        given = dict(value) if isinstance(value, dict) else {"kind": value}
-        kind = given.pop("kind", None)
-        if not isinstance(kind, str) or kind not in kinds:
-            raise SettingError(f"{where}.kind: {kind!r} came{nearest(str(kind), kinds)}, expected {', '.join(kinds)}")
-        return build(kinds[kind], given, where)
-    if dataclasses.is_dataclass(expected) and isinstance(value, dict):
-        return build(expected, value, where)
+    if typing.get_origin(expected) is tuple and has_choices(typing.get_args(expected)[0]) and isinstance(value, list):
+        inner = typing.get_args(expected)[0]
+        return tuple(from_plain(inner, one, f"{where}.{i}") for i, one in enumerate(value))
+    given = dict(value) if isinstance(value, dict) else {"kind": value}
+    classes: list[type] = [member for member in members if dataclasses.is_dataclass(member)]
+    if has_choices(expected) and ("kind" in given or len(classes) != 1):
+        return build(kind_named(expected, given.pop("kind", None), where), given, where)
+    if len(classes) == 1:
+        if not isinstance(value, dict):
+            raise SettingError(f"{where}: {value!r} came; input should be a dictionary, of {classes[0].__name__}")
+        return build(classes[0], value, where)
     return checked(expected, value, where)
 
 
@@ -89,11 +68,51 @@ def build(cls: Any, given: dict[str, Any], where: str) -> Any:
         raise SettingError(f"{where}: {error}") from None
 
 
+def members_of(expected: Any) -> tuple[Any, ...]:
+    """The types that a union leaves open; of any other type itself."""
+    is_union = typing.get_origin(expected) in (types.UnionType, typing.Union)
+    return typing.get_args(expected) if is_union else (expected,)
+
+
+def is_one(cls: type, expected: Any) -> bool:
+    """Whether a dataclass is of the expected type."""
+    if not dataclasses.is_dataclass(cls) or not isinstance(expected, type):
+        return False
+    if expected is Layer:  # a protocol, which `issubclass` does not take
+        return all(callable(getattr(cls, method, None)) for method in ("init", "forward", "backward"))
+    return issubclass(cls, expected)
+
+
 def kinds_of(expected: Any) -> dict[str, type]:
-    """The named choices a type leaves open."""
-    members = typing.get_args(expected) if isinstance(expected, types.UnionType) else (expected,)
-    classes = tuple(member for member in members if isinstance(member, type))
-    return {name: cls for name, cls in KINDS.items() if issubclass(cls, classes)}
+    """The named choices that a type leaves open, of those that are imported."""
+    found: dict[str, type] = {}
+    members = [
+        member for member in members_of(expected) if isinstance(member, type) and member.__module__ != "builtins"
+    ]
+    for what in registry.KINDS:
+        for name, cls in registry.registered(what).items():
+            if any(is_one(cls, member) for member in members):
+                found.setdefault(name, cls)
+    return found
+
+
+def has_choices(expected: Any) -> bool:
+    return bool(kinds_of(expected))
+
+
+def kind_named(expected: Any, kind: Any, where: str) -> type:
+    """The class that a kind names; of an installed package it is imported now."""
+    if isinstance(kind, str):
+        for what in registry.KINDS:
+            cls = registry.find(what, kind)
+            if isinstance(cls, type) and any(is_one(cls, member) for member in members_of(expected)):
+                return cls
+    kinds = kinds_of(expected)
+    groups = [what for what in registry.KINDS if set(registry.registered(what).values()) & set(kinds.values())]
+    known = [*dict.fromkeys([*kinds, *(name for what in groups[:1] for name in registry.names(what))])]
+    raise SettingError(
+        f"{where}.kind: {kind!r} came{nearest(str(kind), known)}, expected {', '.join(known)}; {OWN}".lstrip(".")
+    )
 
 
 def must_be_known(cls: Any, name: str, where: str) -> None:
@@ -123,7 +142,7 @@ def with_change(settings: Any, name: str, value: Any, full_name: str) -> Any:
         part = getattr(settings, first)
         if not dataclasses.is_dataclass(part):
             raise SettingError(f"{full_name}: {first} is a plain value and has no setting {rest!r}")
-        if rest == "kind" and kinds_of(expected):
+        if rest == "kind" and has_choices(expected):
             value = from_plain(expected, value, full_name.removesuffix(".kind"))
         else:
             value = with_change(part, rest, value, full_name)
@@ -147,7 +166,7 @@ def checked(expected: Any, value: Any, name: str) -> Any:
     except ImportError:  # a bare JAX machine: settings are taken as they come
         return bare(value)
     try:
-        return TypeAdapter(expected).validate_python(bare(value), strict=not dataclasses.is_dataclass(expected))
+        return TypeAdapter(expected).validate_python(bare(value), strict=True)
     except ValidationError as error:
         message = error.errors()[0]["msg"]
         raise SettingError(f"{name}: {value!r} came; {message[0].lower()}{message[1:]}") from None
@@ -161,10 +180,65 @@ def bare(value: Any) -> Any:
 
 
 def to_toml(plain: dict[str, Any], header: str = "") -> str:
-    """Nested dictionaries of plain values as TOML; JSON's spelling of text, numbers and lists is TOML's too."""
-    lines = [f"{name} = {json.dumps(value)}" for name, value in plain.items() if not isinstance(value, dict)]
+    """Nested dictionaries of plain values as TOML."""
+    lines = [f"{name} = {toml_value(value)}" for name, value in plain.items() if not isinstance(value, dict)]
     text = "\n".join(([f"[{header}]"] if header else []) + lines) + "\n"
     for name, value in plain.items():
         if isinstance(value, dict):
             text += "\n" + to_toml(value, f"{header}.{name}".lstrip("."))
     return text
+
+
+def toml_value(value: Any) -> str:
+    """JSON's spelling of text and numbers is TOML's too."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {toml_value(one)}" for name, one in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def must_survive(settings: Any) -> None:
+    """Refuse settings that would not be the same when they are read back from the file that they are written to."""
+    if why := unregistered(settings):
+        raise SettingError(f"the recipe cannot be written down: {why}")
+    try:
+        back = from_plain(type(settings), tomllib.loads(to_toml(to_plain(settings))))
+    except (SettingError, TypeError, ValueError) as error:
+        raise SettingError(f"the recipe cannot be written down and read back: {error}") from None
+    if back != settings:
+        raise SettingError(f"the recipe cannot be written down and read back: {difference(settings, back)}")
+
+
+def parts_of(settings: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
+    """Dotted name, expected type and value of every setting."""
+    for field, expected in typing.get_type_hints(type(settings)).items():
+        if field in {one.name for one in dataclasses.fields(settings)}:
+            yield f"{name}.{field}".lstrip("."), expected, getattr(settings, field)
+
+
+def unregistered(settings: Any, name: str = "") -> str:
+    """The first part that a recipe has no name for, and what to do."""
+    for inner, expected, value in parts_of(settings, name):
+        if not dataclasses.is_dataclass(value) or isinstance(value, type):
+            continue
+        if expected is not type(value) and registry.kind_of(type(value)) is None:
+            cls, what = type(value).__name__, REGISTERED_AS.get(getattr(expected, "__name__", ""), "part")
+            return (
+                f"{inner} is {cls}, which has no name; register it: `from glassformer import register`, and "
+                f'@register.{what}("{cls.lower()}") above the class'
+            )
+        if found := unregistered(value, inner):
+            return found
+    return ""
+
+
+def difference(settings: Any, back: Any, name: str = "") -> str:
+    for inner, _, value in parts_of(settings, name):
+        other = getattr(back, inner.rpartition(".")[2], None)
+        if value != other:
+            same = dataclasses.is_dataclass(value) and type(value) is type(other)
+            return difference(value, other, inner) if same else f"{inner} is {value!r}, and would become {other!r}"
+    return f"{type(settings).__name__} is not equal to itself"

@@ -6,19 +6,15 @@ from typing import Any
 
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import CheckpointError
-from glassformer.models import BERTFor
 from glassformer.names import named_leaves, with_leaves
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_folder import RunFolder
 
-HEADS = ("head.",)  # a task's own part: taken over only where the task is the same
-
 
 def recipe_from(start: str | Path) -> Recipe:
-    """The recipe of a run, to start from its weights: for BERT without the head, which the task decides."""
+    """The recipe of a run, to start from its weights: without the head that a task has put on its model."""
     recipe = RunFolder(Path(start)).recipe()
-    model = recipe.model.bert if isinstance(recipe.model, BERTFor) else recipe.model
-    return dataclasses.replace(recipe, model=model, start=str(Path(start).absolute()))
+    return dataclasses.replace(recipe, model=recipe.model.backbone, start=str(Path(start).absolute()))
 
 
 def tokeniser_from(start: str | Path) -> Tokeniser | None:
@@ -29,26 +25,27 @@ def warm_start(recipe: Recipe, fresh: Any) -> Any:
     """`fresh`, with the weights of the run that the recipe starts from."""
     if not recipe.start:
         return fresh
-    from glassformer.train.run import load
-
-    run = load(recipe.start)
-    have, want = named_leaves(run.params), named_leaves(fresh)
+    folder = RunFolder(Path(recipe.start))
+    before = folder.recipe()
+    learned, _ = folder.load_model(before)
+    of_task = tuple(f"{part}." for part in recipe.model.task_parts)  # taken over only where the task is the same
+    have, want = named_leaves(learned), named_leaves(fresh)
     kept = {}
     for name, leaf in want.items():
         there = name in have and have[name].shape == leaf.shape
         if there:
             kept[name] = have[name]
-        elif not name.startswith(HEADS):
+        elif not name.startswith(of_task):
             came = f"has shape {have[name].shape} there" if name in have else "is not there"
             raise CheckpointError(
                 f"{recipe.start}: {name!r} {came}, and this model needs {leaf.shape}; start from a run of the same "
-                f"model: {type(run.model).__name__} with the same sizes and the same tokeniser"
+                f"model: {type(before.model).__name__} with the same sizes and the same tokeniser"
             )
-    left = [name for name in have if name not in want and not name.startswith(HEADS)]
+    left = [name for name in have if name not in want and not name.startswith(of_task)]
     if left:
         raise CheckpointError(
             f"{recipe.start}: {left[0]!r} has no place in this model; start from one of the same depth"
         )
-    if type(recipe.task) is not type(run.recipe.task):
-        kept = {name: leaf for name, leaf in kept.items() if not name.startswith(HEADS)}
+    if type(recipe.task) is not type(before.task):
+        kept = {name: leaf for name, leaf in kept.items() if not name.startswith(of_task)}
     return with_leaves(fresh, kept)

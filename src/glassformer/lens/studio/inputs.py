@@ -14,7 +14,7 @@ from glassformer.lens.studio.requests import Input, PictureFile, Pixels, SampleN
 from glassformer.lens.studio.run_cache import LoadedRun
 from glassformer.lens.studio.samples import Sample
 from glassformer.lens.trace_input import TraceInput, image_input, reads_images, text_input
-from glassformer.train.run import Run
+from glassformer.predict.run import Run
 
 MOST_PIXELS = 20_000_000  # of a picture: unpacked, with a copy or two, some hundred megabytes
 SHOWN = 60  # characters of a text that name it

@@ -18,8 +18,8 @@ from safetensors import SafetensorError, safe_open
 from glassformer.errors import CheckpointError
 from glassformer.lens.studio.runs import STATE, WEIGHTS, about_file, stamp
 from glassformer.lens.studio.samples import SampleSet
-from glassformer.train.run import Run, load
-from glassformer.train.run_folder import RunFolder, classes_of
+from glassformer.predict.run import Run, load
+from glassformer.train.run_folder import RunFolder
 from glassformer.train.weights import fill
 
 KEPT = 4
@@ -67,7 +67,7 @@ def newest(path: Path) -> tuple[int, Run]:
     folder = RunFolder(path)
     recipe = folder.recipe()
     params = fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path / STATE)
-    classes = about_file(path / WEIGHTS).get("classes") or map(str, range(classes_of(recipe.model)))
+    classes = about_file(path / WEIGHTS).get("classes") or map(str, range(recipe.model.input.classes))
     run = Run(path=path, recipe=recipe, params=params, classes=tuple(classes), tokeniser=folder.tokeniser())
     return epoch, on_device(run)
 

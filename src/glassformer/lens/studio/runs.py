@@ -9,17 +9,15 @@ import time
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from safetensors import SafetensorError, safe_open
 
+from glassformer.data.dataset import IMAGES, TEXTS
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.lens.studio.http_errors import HTTPError
-from glassformer.models.model import Model
-from glassformer.train.resolve import text_of
-from glassformer.train.run import SHIPPED
+from glassformer.predict.run import SHIPPED
 from glassformer.train.run_folder import Row, RunFolder
-from glassformer.train.tasks import TASK_NAMES
 
 COMES_ALONG = "-"  # the name of the model that comes with the package
 MOST = 1000  # runs in the list
@@ -154,20 +152,20 @@ def described(path: Path) -> Described:
     rows: tuple[dict[str, Any], ...] = ()
     try:
         recipe = RunFolder(path).recipe()
-        model, text = recipe.model, text_of(recipe.model)
-        is_image = isinstance(model, Model)
+        model, given = recipe.model, cast(Any, recipe.model.input)
+        is_image, is_text = given.reads == IMAGES, given.reads == TEXTS
         plain |= {
-            "kind": "image" if is_image else "row" if text is None else "text",
-            "task": TASK_NAMES[type(recipe.task)],
+            "kind": "image" if is_image else "text" if is_text else "row",
+            "task": recipe.task.name,
             "model": type(model).__name__,
             "data": recipe.data,
-            "shape": list(model.images.shape) if is_image else None,
-            "context": None if text is None else text.context,
+            "shape": list(given.shape) if is_image else None,
+            "context": given.context if is_text else None,
             "of": recipe.training.epochs,
         }
         rows = rows_of(path / "log.csv")
         plain |= {"epochs": len(rows), "parameters": count_parameters(path)}
-        classes = about_file(path / WEIGHTS).get("classes") or (range(model.images.classes) if is_image else ())
+        classes = about_file(path / WEIGHTS).get("classes") or range(given.classes)
         metrics = read_metrics(path / "metrics.json")
         plain |= {
             "classes": list(map(str, classes)),

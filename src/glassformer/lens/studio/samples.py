@@ -7,12 +7,11 @@ import numpy as np
 
 from glassformer.data import ARRAYS
 from glassformer.data import load as load_images
-from glassformer.data.dataset import Samples
+from glassformer.data.dataset import IMAGES, Samples
 from glassformer.errors import DataError
-from glassformer.models.model import Model
-from glassformer.train.run import Run
+from glassformer.predict.examples import read_test_examples
+from glassformer.predict.run import Run
 from glassformer.train.tasks import Classify, Translate
-from glassformer.train.test_examples import read_test_examples
 
 
 class Sample(NamedTuple):
@@ -26,7 +25,7 @@ class SampleSet:
     def __init__(self, run: Run) -> None:
         if run.recipe.data == ARRAYS:
             raise DataError(f"the data of {run.path.name} was given in Python, which no file holds; bring an own input")
-        self.images = images_of(run.recipe.data) if isinstance(run.model, Model) else None
+        self.images = images_of(run.recipe.data) if run.model.input.reads == IMAGES else None
         self.texts = [] if self.images else texts_of(run)
         self.count = len(self.images.labels) if self.images else len(self.texts)
 

@@ -260,5 +260,6 @@ int64_t gf_decode_space(const decoding *work)
 }
 
 int gf_panel(void) { return PANEL; }
+int gf_decoding_size(void) { return (int)sizeof(decoding); }
 
 #endif

@@ -14,11 +14,16 @@
 #include "cross_entropy.h"
 #include "optimisers.h"
 
+#ifndef GF_INPUT
+#define GF_INPUT uint8_t
+#endif
+typedef GF_INPUT input; /* a pixel, or a number of a row */
+
 enum { SGD, MOMENTUM, ADAMW };
 enum { MOST_THREADS = 256 };
 
 typedef struct {
-    const uint8_t *images;  /* (samples, PIXELS) */
+    const input *images;    /* (samples, PIXELS) */
     const int32_t *labels;  /* (samples) */
     const int32_t *order;   /* (count): which sample comes when */
     const int32_t *shifts;  /* (count, 2): rows and columns by which each is moved, or NULL */
@@ -36,7 +41,7 @@ typedef struct {
 } job;
 
 #define ROUND_UP(n) (((n) + 15) / 16 * 16)
-enum { BYTES = ROUND_UP((SAMPLES * PIXELS + 3) / 4), GRADIENT = ROUND_UP(PARAMETERS) };
+enum { BYTES = ROUND_UP((SAMPLES * PIXELS * (int)sizeof(input) + 3) / 4), GRADIENT = ROUND_UP(PARAMETERS) };
 
 #ifndef GF_FORWARD_ONLY
 
@@ -84,7 +89,7 @@ typedef struct worker {
 enum { SPACE = ROUND_UP(ARENA) + GRADIENT + ROUND_UP(TRANSPOSED) + BYTES };
 
 /* An image moved by (down, right) pixels; what comes in at the border is 0. */
-static void move(uint8_t *y, const uint8_t *x, int down, int right)
+static void move(input *y, const input *x, int down, int right)
 {
     for (int row = 0; row < ROWS; row++)
         for (int column = 0; column < COLUMNS; column++)
@@ -98,13 +103,13 @@ static void move(uint8_t *y, const uint8_t *x, int down, int right)
 static float own_samples(const job *work, int step, int part, float *space)
 {
     float *arena = space, *gradient = space + ROUND_UP(ARENA), *transposed = gradient + GRADIENT;
-    uint8_t *moved = (uint8_t *)(transposed + ROUND_UP(TRANSPOSED));
+    input *moved = (input *)(transposed + ROUND_UP(TRANSPOSED));
     const int begin = step * work->batch, rest = work->count - begin, size = rest < work->batch ? rest : work->batch;
     int from, to;
     float loss = 0.0f;
     share_out((size + SAMPLES - 1) / SAMPLES, part, work->threads, &from, &to);
     for (int group = from; group < to; group++) {
-        const uint8_t *images[SAMPLES];
+        const input *images[SAMPLES];
         int32_t labels[SAMPLES];
         float share[SAMPLES];
         for (int i = 0; i < SAMPLES; i++) {
@@ -207,6 +212,8 @@ static int on_threads(const job *work, void *(*take)(worker *))
     return there < work->threads;
 }
 
+int gf_job_size(void) { return (int)sizeof(job); }
+
 int gf_train(const job *work) { return on_threads(work, take_steps); }
 
 /* The gradient of step `first`, summed over all threads, as it lies in the first one's space; and its loss. */
@@ -239,10 +246,10 @@ enum { SPACE = ROUND_UP(ARENA) + BYTES };
 #endif
 
 /* Logits (count, CLASSES) of images (count, PIXELS), on this thread.  space: space_per_thread() floats. */
-void gf_predict(float *logits, const float *params, const uint8_t *images, float *space, int64_t count)
+void gf_predict(float *logits, const float *params, const input *images, float *space, int64_t count)
 {
     for (int64_t i = 0; i < count; i += SAMPLES) {
-        const uint8_t *group[SAMPLES];
+        const input *group[SAMPLES];
         const int64_t left = count - i < SAMPLES ? count - i : SAMPLES;
         for (int s = 0; s < SAMPLES; s++) group[s] = images + (i + (s < left ? s : left - 1)) * PIXELS;
         forward(space, params, group);

@@ -3,9 +3,11 @@
 A task knows nothing of the model but what its forward takes: x, and keywords such as `keep`.
 """
 
+from glassformer.registry import register
 from glassformer.train.tasks.classify import Classify
 from glassformer.train.tasks.masked import Masked
 from glassformer.train.tasks.next_token import NextToken
+from glassformer.train.tasks.regress import Regress
 from glassformer.train.tasks.span import Span
 from glassformer.train.tasks.tag import Tag
 from glassformer.train.tasks.task import Batch, Task
@@ -18,16 +20,18 @@ TASKS: dict[str, type[Task]] = {
     "tag": Tag,
     "span": Span,
     "translate": Translate,
+    "regress": Regress,
 }
-TASK_NAMES = {cls: name for name, cls in TASKS.items()}
+for _name, _cls in TASKS.items():
+    register.task(_name)(_cls)
 
 __all__ = [
     "TASKS",
-    "TASK_NAMES",
     "Batch",
     "Classify",
     "Masked",
     "NextToken",
+    "Regress",
     "Span",
     "Tag",
     "Task",

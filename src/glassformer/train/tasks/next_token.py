@@ -50,9 +50,8 @@ class NextToken(Task):
         end = symbol(tokeniser, "end")
 
         def stream(examples: tuple[Example, ...]) -> Stream:
-            documents = [tokeniser.encode(example.text) for example in examples]
-            ids = [token for document in documents for token in (*document, end)]
-            return Stream(np.array(ids[:-1], np.int32), Static(context))  # nothing follows the last document
+            documents = [np.array([*tokeniser.encode(example.text), end], np.int32) for example in examples]
+            return Stream(np.concatenate(documents)[:-1], Static(context))  # nothing follows the last document
 
         return Encoded(stream(texts.train), stream(texts.test), ())
 

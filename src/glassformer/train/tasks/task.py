@@ -9,12 +9,14 @@ import jax.numpy as jnp
 from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
-from glassformer.shapes import Array, Float, Integer, Key
+from glassformer.losses import CrossEntropy, Loss
+from glassformer.registry import kind_of
+from glassformer.shapes import Array, Bool, Float, Integer, Key
 
 
 class Batch(NamedTuple):
     x: Any  # what the model reads
-    labels: Integer[Array, "*B"]
+    labels: Integer[Array, "*B"] | Float[Array, "*B"]
     weights: Float[Array, "*B"] | None  # how much each label counts; None: all the same
     keywords: dict[str, Any]  # what else its forward takes
 
@@ -33,6 +35,21 @@ class Task(ABC):
     whole: ClassVar[bool] = False  # a sample is right when all of its labels are; else each label counts by itself
     by_loss: ClassVar[bool] = False  # best is the lowest validation loss, rather than most right answers
     at_once: ClassVar[int] = 200  # samples scored together
+    output_axis: ClassVar[str] = ""  # what the model's output is made to mean; nothing: what the model says
+
+    @property
+    def name(self) -> str:
+        """As recipes and --task call it."""
+        return kind_of(type(self)) or type(self).__name__
+
+    @property
+    def loss(self) -> Loss:
+        """What is made small, and what scores are given in."""
+        return CrossEntropy()
+
+    def right(self, y: Any, labels: Any) -> Bool[Array, "*B"] | None:
+        """Which labels the model has right; None where there is no right and wrong."""
+        return y.argmax(axis=-1) == labels
 
     def count(self, samples: Any) -> int:
         return len(jax.tree.leaves(samples)[0])
@@ -49,9 +66,9 @@ class Task(ABC):
         """With what is random about a training step."""
         return self.batch(samples, chosen)
 
-    @abstractmethod
     def encode(self, texts: Texts, tokeniser: Tokeniser, context: int) -> Encoded:
         """Texts as samples of at most `context` tokens."""
+        raise DataError(f"{texts.name}: the task {self.name} reads no texts; choose other data, or another task")
 
 
 def label_weights(batch: Batch, rows: Float[Array, "B"]) -> Float[Array, "*B"]:

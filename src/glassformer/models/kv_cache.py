@@ -7,9 +7,8 @@ A token looks back only, so what was computed for earlier ones stays as it is. K
 context from the beginning: every step has the same shapes, is compiled once and takes the same time.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from glassformer.layers import GroupedQueryAttention, MultiHeadAttention, attention, grouped_query, multi_head
@@ -28,6 +27,13 @@ def padded_cache(k: Float[Array, "B T H D"], v: Float[Array, "B T H D"], context
     """With room for the whole context."""
     room = [(0, 0), (0, context - k.shape[1]), (0, 0), (0, 0)]
     return KVCache(k=jnp.pad(k, room), v=jnp.pad(v, room))
+
+
+def keys_and_values(
+    cache: multi_head.Cache | grouped_query.Cache,
+) -> tuple[Float[Array, "B T H D"], Float[Array, "B T H D"]]:
+    """What attention's forward kept; with rotary positions, rotated keys."""
+    return (cache.k_shared, cache.v_shared) if isinstance(cache, grouped_query.Cache) else (cache.k, cache.v)
 
 
 def attend_next(
@@ -67,9 +73,3 @@ def attend_cached(
     z, _ = layer.attend.forward(None, found, mask=keep[:, None, None])
     joined = z.reshape(*z.shape[:2], -1)
     return joined if params.w_o is None else project(joined, params.w_o, params.b_o)
-
-
-@jax.jit
-def take_rows(kept: Any, rows: Integer[Array, "N"]) -> Any:
-    """Row i of each array becomes what row rows[i] was."""
-    return jax.tree.map(lambda array: array[rows], kept)

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from glassformer.data import ARRAYS
+from glassformer.data.dataset import TEXTS
 from glassformer.data.text_sources import load_texts
 from glassformer.data.texts import Example, Texts
 from glassformer.errors import DataError
-from glassformer.train.predict_text import context_of, tokeniser_of
-from glassformer.train.resolve import text_of
+from glassformer.predict.reading import context_of, tokeniser_of
 from glassformer.train.tasks import Classify, Masked, NextToken, Translate
 
 if TYPE_CHECKING:
-    from glassformer.train.run import Run
+    from glassformer.predict.run import Run
 
 
 class LabelledText(NamedTuple):
@@ -23,7 +23,7 @@ class LabelledText(NamedTuple):
 def read_test_examples(run: "Run") -> list[LabelledText]:
     if run.recipe.data == ARRAYS:
         raise DataError(f"the data of {run.path.name} was given in Python, which no file holds; write the text here")
-    if text_of(run.model) is None:
+    if run.model.input.reads != TEXTS:
         data = run.load_data()
         rows = zip(data.test.x, data.test.labels, strict=True)
         return [LabelledText(",".join(map(str, row)), data.classes[label]) for row, label in rows]

@@ -11,21 +11,14 @@ import pytest
 
 import glassformer
 from glassformer.errors import CheckpointError, DataError
-from glassformer.train import predict_text
-from glassformer.train.predict_text import (
-    ClassAnswer,
-    Found,
-    MaskedAnswer,
-    NextAnswer,
-    Reading,
-    TagAnswer,
-    TranslateAnswer,
-    piece,
-)
-from glassformer.train.run import Run
+from glassformer.predict import batches, spans
+from glassformer.predict.answers import ClassAnswer, Found, MaskedAnswer, NextAnswer, TagAnswer, TranslateAnswer
+from glassformer.predict.reading import Reading
+from glassformer.predict.run import Run
+from glassformer.predict.spans import piece
 
-from .small_texts import KINDS, OF_TEXTS, small_text_recipe, small_texts
-from .text_runs import direct, framed_ids, shares, untrained
+from ..train.small_texts import KINDS, OF_TEXTS, small_text_recipe, small_texts
+from ..train.text_runs import direct, framed_ids, shares, untrained
 
 WORDS = ("one", "two", "six")
 SAME = [  # of one length: nothing else is compiled for the model's own forward
@@ -101,7 +94,7 @@ def test_neighbouring_tokens_of_one_class_are_one_part(runs: dict[str, Run]) -> 
 def test_the_probability_of_a_part_is_the_mean_over_its_tokens() -> None:
     p = np.array([[0.1, 0.9, 0.0], [0.3, 0.7, 0.0], [0.2, 0.2, 0.6]])
     reading = Reading("a bc", [7, 8, 9], [(0, 1), (1, 3), (3, 4)], "the text")
-    found = list(predict_text.parts_in(reading, p, ("other", "x", "y")))
+    found = list(spans.parts_in(reading, p, ("other", "x", "y")))
     assert [astuple(part)[:4] for part in found] == [("x", "a b", 0, 3), ("y", "c", 3, 4)]
     assert [part.probability for part in found] == pytest.approx([0.8, 0.6])
 
@@ -223,7 +216,7 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(runs: dict[str, Run], k
 
 
 def test_many_texts_are_read_in_parts(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predict_text, "AT_ONCE", 32)  # two at a time
+    monkeypatch.setattr(batches, "AT_ONCE", 32)  # two at a time
     check_alone(runs["tag"], SAME[:5], runs["tag"].answer(SAME[:5]))
 
 

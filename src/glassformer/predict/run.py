@@ -14,16 +14,19 @@ import numpy as np
 
 from glassformer.data import Dataset
 from glassformer.data import load as load_data
+from glassformer.data.dataset import IMAGES, ROWS, TEXTS
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
 from glassformer.models.images import Images
-from glassformer.models.model import Model, Network
-from glassformer.train.predict_text import Answer, predict_texts, tokeniser_of
+from glassformer.models.model import Network
+from glassformer.predict.answers import Answer
+from glassformer.predict.reading import tokeniser_of
+from glassformer.predict.texts import predict_texts
+from glassformer.probabilities import softmax
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import load_for, text_of
+from glassformer.train.resolve import load_for
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.score import Score, score_in_parts, score_of_logits, tally
-from glassformer.train.tasks import TASK_NAMES, Classify, Tag
 from glassformer.train.tasks.task import label_weights
 
 SHIPPED = "vit-pico"  # trained weights that come with the package
@@ -73,11 +76,11 @@ class Run:
     @property
     def images(self) -> Images:
         """The images it reads; a run that reads something else says so."""
-        if not isinstance(self.model, Model):
-            task = TASK_NAMES[type(self.recipe.task)]
-            reads = "texts" if self.tokeniser else "rows of numbers"
-            raise DataError(f"{self.path}: {type(self.model).__name__} reads {reads} (task {task}), not images")
-        return self.model.images
+        images: Any = self.model.input
+        if images.reads != IMAGES:
+            task = self.recipe.task.name
+            raise DataError(f"{self.path}: {type(self.model).__name__} reads {images.reads} (task {task}), not images")
+        return images
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -89,37 +92,42 @@ class Run:
     def compiled_logits(self) -> Any:
         return jax.jit(lambda params, images: self.model.forward(params, images)[0])
 
-    def logits(self, images: np.ndarray) -> np.ndarray:
-        """Scores before softmax, (N, K), of uint8 images (N, rows, columns[, channels])."""
-        images = self.as_batch(images)
+    def logits(self, x: np.ndarray) -> np.ndarray:
+        """The model's output, (N, K), of images (N, rows, columns[, channels]) or of rows of numbers (N, columns)."""
+        x = self.as_batch(x)
         parts = []
-        for start in range(0, len(images), AT_ONCE):
-            part = images[start : start + AT_ONCE]
-            full = np.resize(part, (AT_ONCE, *part.shape[1:])) if len(images) > AT_ONCE else part
+        for start in range(0, len(x), AT_ONCE):
+            part = x[start : start + AT_ONCE]
+            full = np.resize(part, (AT_ONCE, *part.shape[1:])) if len(x) > AT_ONCE else part
             parts.append(np.asarray(self.compiled_logits(self.params, full))[: len(part)])
         return np.concatenate(parts)
 
-    def as_batch(self, images: np.ndarray) -> np.ndarray:
+    def as_batch(self, x: np.ndarray) -> np.ndarray:
         """Checked, with the channel axis that grey images may leave out."""
-        images = np.asarray(images)
+        x = np.asarray(x)
+        if self.model.input.reads != IMAGES:
+            x = x.astype(np.float32) if self.model.input.reads == ROWS and np.issubdtype(x.dtype, np.number) else x
+            self.model.input.check("predict", x)
+            return x
         shape = self.images.shape
-        if images.shape[1:] == shape[:2] and shape[2] == 1:
-            images = images[..., None]
-        if images.shape[1:] != shape or len(images) == 0:
-            raise DataError(f"predict: images of shape {images.shape} came, expected (N, {', '.join(map(str, shape))})")
-        if images.dtype != np.uint8:
-            raise DataError(f"predict: images of type {images.dtype} came, expected uint8, 0 to 255")
-        return images
+        if x.shape[1:] == shape[:2] and shape[2] == 1:
+            x = x[..., None]
+        if x.shape[1:] != shape or len(x) == 0:
+            raise DataError(f"predict: images of shape {x.shape} came, expected (N, {', '.join(map(str, shape))})")
+        if np.issubdtype(x.dtype, np.floating):
+            return x.astype(np.float32)
+        if x.dtype != np.uint8:
+            raise DataError(f"predict: images of type {x.dtype} came, expected uint8, 0 to 255, or floats")
+        return x
 
-    def probabilities(self, images: np.ndarray) -> np.ndarray:
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
         """(N, K), each row adding up to 1."""
-        logits = self.logits(images).astype(np.float64)
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
+        return softmax(self.logits(x))
 
-    def predict(self, images: np.ndarray) -> np.ndarray:
-        """The most likely class of each image, (N,)."""
-        return self.logits(images).argmax(axis=-1)
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """The most likely class of each sample, (N,); of a regression its numbers, (N, K)."""
+        y = self.logits(x)
+        return y if self.recipe.output_axis == "numbers" else y.argmax(axis=-1)
 
     def answer(self, texts: Sequence[str]) -> list[Answer]:
         """What its task makes of each text, or of each row of numbers: "5.1,3.5,1.4,0.2"."""
@@ -127,7 +135,7 @@ class Run:
 
     def load_data(self, name: str = "") -> Dataset:
         """A data set as the run's task reads it; without a name, the data the run was trained on."""
-        tokeniser = None if text_of(self.model) is None else tokeniser_of(self)
+        tokeniser = tokeniser_of(self) if self.model.input.reads == TEXTS else None
         return load_for(self.recipe, name or self.recipe.data, tokeniser)
 
     def score(self, data: str | Dataset = "") -> Score:
@@ -138,7 +146,7 @@ class Run:
     def evaluate(self, images: np.ndarray | None = None, labels: np.ndarray | None = None) -> Evaluation:
         """Score on labelled images; without any, on the test set of the data the run was trained on."""
         if images is None and labels is None:
-            if not isinstance(self.model, Model):
+            if self.model.input.reads != IMAGES:
                 return self.evaluate_samples(self.load_data().test)
             images, labels = load_data(self.recipe.data).test
         if images is None or labels is None:
@@ -154,8 +162,8 @@ class Run:
     def evaluate_samples(self, samples: Any) -> Evaluation:
         """Score on samples as a task makes them whose labels are classes: of rows, of texts, or of tokens."""
         recipe, task = self.recipe, self.recipe.task
-        if not isinstance(task, Classify | Tag):
-            raise DataError(f"evaluate: the task {TASK_NAMES[type(task)]} has no classes; run.score() gives its loss")
+        if self.recipe.output_axis != "classes":
+            raise DataError(f"evaluate: the task {task.name} has no classes; run.score() gives its loss")
 
         @jax.jit
         def part(params: Any, samples: Any, chosen: Any) -> Any:
