@@ -144,10 +144,10 @@ def panel(model: Network, name: str, title: str, head: int | None, pattern: np.n
 
 def patch_grid(model: Network) -> tuple[int, int]:
     """Rows and columns of patches, the tokens of an image model with attention."""
-    for node in structure(model).walk():
-        if isinstance(node.layer, Patches):
-            return node.layer.grid
-    raise UnknownNameError(f"{type(model).__name__} does not cut images into patches")
+    node = structure(model).first(Patches)
+    if node is None:
+        raise UnknownNameError(f"{type(model).__name__} does not cut images into patches")
+    return node.layer.grid  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def picture(
