@@ -51,6 +51,7 @@ class ClassCache(NamedTuple):
 class ClassHead:
     """first token -> linear -> tanh (together: the pooler) -> linear -> logits"""
 
+    task: ClassVar[str] = "classify"
     output_axis: ClassVar[str] = "classes"
 
     width: int  # C
@@ -112,6 +113,7 @@ class TagCache(NamedTuple):
 class TagHead:
     """every token -> linear -> logits"""
 
+    task: ClassVar[str] = "tag"
     output_axis: ClassVar[str] = "classes"
 
     width: int  # C
@@ -157,6 +159,7 @@ class SpanHead:
     """every token -> linear -> how well it would be the start, how well the end. The tokens are the classes:
     spans[b, 0] are the logits of the start, spans[b, 1] those of the end, so that labels are (B, 2) places."""
 
+    task: ClassVar[str] = "span"
     output_axis: ClassVar[str] = "places"
 
     width: int  # C
@@ -205,6 +208,7 @@ class MaskedCache(NamedTuple):
 class MaskedHead:
     """every token -> linear -> activation -> norm -> against each row of the embedding table, + bias -> logits"""
 
+    task: ClassVar[str] = "masked"
     output_axis: ClassVar[str] = "symbols"
 
     width: int  # C
