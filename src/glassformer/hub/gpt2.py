@@ -6,9 +6,13 @@ Its matrices are (in, out), as ours, with q, k and v side by side in one. A tied
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from glassformer.errors import SettingError
 from glassformer.hub import settings, tensors
+from glassformer.hub.format import Folder, Format, Given, Imported, drawn_ids, generation_config
 from glassformer.hub.tensors import Tensor, linear, norm
+from glassformer.hub.tokeniser_files import SpecialTokens
 from glassformer.models import GPT, Text
 from glassformer.models.gpt import Params
 
@@ -99,3 +103,26 @@ def block(theirs: str, ours: str) -> list[Tensor]:
         *linear(f"{theirs}.mlp.c_fc", f"{ours}.ff.w_up", f"{ours}.ff.b_up", turned=False),
         *linear(f"{theirs}.mlp.c_proj", f"{ours}.ff.w_down", f"{ours}.ff.b_down", turned=False),
     ]
+
+
+def read(folder: Folder) -> Imported:
+    model = model_from(folder.config)
+    return Imported(model, from_tensors(model, folder.tensors), notes(folder.config))
+
+
+def draw(model: GPT, rng: np.random.Generator) -> Given:
+    ids, _ = drawn_ids(model.text, rng)
+    return Given(ids, {"input_ids": ids})
+
+
+FORMAT = Format(
+    model_type="gpt2",
+    model=GPT,
+    architecture=ARCHITECTURES[0],
+    read=read,
+    write=lambda model, params, _: (config_of(model), to_tensors(model, params)),
+    draw=draw,
+    states=lambda model: ["drop.y", *(f"blocks.{i}.resid_post" for i in range(model.depth - 1)), "norm.y"],
+    special_tokens=SpecialTokens({"pad_token_id": "pad", "bos_token_id": "start", "eos_token_id": "end"}),
+    files=generation_config,
+)

@@ -193,14 +193,16 @@ class TaskCache(NamedTuple):
 class BERTFor(Network):
     """BERT with a head: for another task keep `params.bert` and take another head."""
 
-    tasks: ClassVar[tuple[str, ...]] = TASKS
-
     bert: BERT
     head: Head
 
     @property
     def input(self) -> Text:
         return self.bert.text
+
+    @property
+    def tasks(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.head.task, *(task for task in TASKS if task != self.head.task)
 
     @property
     def output_axis(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
