@@ -85,6 +85,8 @@ def scores_of(run: "Run", data: "Dataset") -> dict[str, Any]:
 
 
 def score_text(scores: dict[str, Any]) -> str:
+    if scores["accuracy"] is None:  # of numbers: nothing is right or wrong, and the loss has no unit
+        return f"loss {scores['loss']:.6g}"
     words = "exact match" if "exact_match" in scores else "accuracy"
     unlikely = f" (perplexity {scores['perplexity']:.2f})" if "perplexity" in scores else ""
     return f"{words} {percent(scores['accuracy'])}   loss {scores['loss']:.4f} nats{unlikely}"
