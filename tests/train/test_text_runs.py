@@ -149,7 +149,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_bit(kind: str, tmp_path: Path, mo
     fit.train(recipe, data, tmp_path / "whole", Listener())
     assert len(log_of(tmp_path / "whole")) == 3
 
-    monkeypatch.setattr(loop, "STRETCH_SECONDS", 0.0)  # one step at a time
+    monkeypatch.setattr(loop, "CHUNK_SECONDS", 0.0)  # one step at a time
     stop = Stop(after=0)
     made = Loop(recipe, data, RunFolder(tmp_path / "run"), stop)
     made.steps_at_once, stop.left = 1, made.engine.steps + 2

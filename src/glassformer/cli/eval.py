@@ -61,7 +61,7 @@ def counted(run: "Run", data: "Dataset") -> tuple[int, str]:
     if given.reads != "texts":
         return count, given.reads.partition(" ")[0]
     if isinstance(run.recipe.task, NextToken):
-        return count, f"stretches of {given.context} symbols"
+        return count, f"windows of {given.context} symbols"
     return count, "pieces" if isinstance(run.recipe.task, Masked) else "texts"
 
 

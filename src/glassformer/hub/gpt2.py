@@ -98,10 +98,10 @@ def block(theirs: str, ours: str) -> list[Tensor]:
         *norm(f"{theirs}.ln_1", f"{ours}.norm1"),
         Tensor(f"{theirs}.attn.c_attn.weight", tuple(f"{ours}.attn.w_{part}" for part in "qkv")),
         Tensor(f"{theirs}.attn.c_attn.bias", tuple(f"{ours}.attn.b_{part}" for part in "qkv")),
-        *linear(f"{theirs}.attn.c_proj", f"{ours}.attn.w_o", f"{ours}.attn.b_o", turned=False),
+        *linear(f"{theirs}.attn.c_proj", f"{ours}.attn.w_o", f"{ours}.attn.b_o", transposed=False),
         *norm(f"{theirs}.ln_2", f"{ours}.norm2"),
-        *linear(f"{theirs}.mlp.c_fc", f"{ours}.ff.w_up", f"{ours}.ff.b_up", turned=False),
-        *linear(f"{theirs}.mlp.c_proj", f"{ours}.ff.w_down", f"{ours}.ff.b_down", turned=False),
+        *linear(f"{theirs}.mlp.c_fc", f"{ours}.ff.w_up", f"{ours}.ff.b_up", transposed=False),
+        *linear(f"{theirs}.mlp.c_proj", f"{ours}.ff.w_down", f"{ours}.ff.b_down", transposed=False),
     ]
 
 

@@ -121,7 +121,7 @@ def attention(theirs: str, ours: str) -> list[Tensor]:
 
 
 def matrix(theirs: str, ours: str) -> Tensor:
-    return Tensor(f"{theirs}.weight", (ours,), turned=True)
+    return Tensor(f"{theirs}.weight", (ours,), transposed=True)
 
 
 def norm(theirs: str, ours: str) -> Tensor:
