@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from glassformer.cli.code import Code
+
 if TYPE_CHECKING:
     from glassformer.data import Dataset
     from glassformer.predict.run import Evaluation, Run
@@ -20,6 +22,7 @@ def eval_(
     ] = None,
     data: Annotated[str, typer.Option("--data", "-d", help="data set name, or a path (default: the run's)")] = "",
     png: Annotated[Path | None, typer.Option(help="draw the confusion matrix into this file")] = None,
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Score a run on the test part of a data set: accuracy, loss, a table per class, the confusion matrix.
