@@ -9,7 +9,8 @@ across blocks     norm of the gradient of the stream before the first block, ove
 not finite        NaN or infinity, and where it begins
 
 `health` gives every number, `findings` the sentences of those that are out of bounds. What a row may see is taken from
-the mask: padding, whose attention weights are all zero, does not count, neither as a source nor as a row. Rows that see a single source are left out: they have no choice.
+the mask: padding, whose attention weights are all zero, does not count, neither as a source nor as a row. Rows that see
+a single source are left out: they have no choice.
 """
 
 from collections.abc import Iterator, Mapping
