@@ -1,6 +1,6 @@
 """A table that says how tensors of a Hugging Face file become our parameters, read in either direction.
 
-Ours are (in, out), and every part has a leaf of its own. Theirs may be transposed, (out, in), or hold several side by side.
+Ours are (in, out), and every part has a leaf of its own. Theirs may be transposed, or hold several side by side.
 """
 
 from collections.abc import Iterable, Mapping
