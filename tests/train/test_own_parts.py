@@ -95,6 +95,7 @@ def test_float_images_of_any_scale() -> None:
     assert data.train.images.dtype == np.float32
     model = resolved(recipe, data).model
     pixels, _ = model.input.prepare.forward(None, jnp.asarray(data.train.images))  # pyright: ignore[reportAttributeAccessIssue]
+    assert model.example(2).dtype == np.float32
     assert (float(pixels.mean()), float(pixels.std())) == (pytest.approx(0, abs=1e-4), pytest.approx(1, rel=1e-4))
 
 

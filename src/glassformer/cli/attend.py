@@ -144,7 +144,10 @@ def maps_of(run: "Run", batch: Any, best: int, wanted: Wanted) -> tuple[dict[str
 
 def usual_query(model: Any, gradient: bool) -> str:
     """The gradient comes in through the class token alone, where there is one."""
-    return "class" if gradient and getattr(model, "with_class_token", False) else "mean"
+    from glassformer.layers import ClassToken
+    from glassformer.structure import structure
+
+    return "class" if gradient and structure(model).first(ClassToken) else "mean"
 
 
 def parse_query(text: str) -> "Query":

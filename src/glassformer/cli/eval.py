@@ -64,7 +64,7 @@ def counted(run: "Run", data: "Dataset") -> tuple[int, str]:
     if given.reads != "texts":
         return count, given.reads.partition(" ")[0]
     if isinstance(run.recipe.task, NextToken):
-        return count, f"stretches of {given.context} symbols"
+        return count, f"windows of {given.context} symbols"
     return count, "pieces" if isinstance(run.recipe.task, Masked) else "texts"
 
 
@@ -88,6 +88,8 @@ def scores_of(run: "Run", data: "Dataset") -> dict[str, Any]:
 
 
 def score_text(scores: dict[str, Any]) -> str:
+    if scores["accuracy"] is None:  # of numbers: nothing is right or wrong, and the loss has no unit
+        return f"loss {scores['loss']:.6g}"
     words = "exact match" if "exact_match" in scores else "accuracy"
     unlikely = f" (perplexity {scores['perplexity']:.2f})" if "perplexity" in scores else ""
     return f"{words} {percent(scores['accuracy'])}   loss {scores['loss']:.4f} nats{unlikely}"

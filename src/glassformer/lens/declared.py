@@ -73,8 +73,8 @@ def letters(dims: Dims | None, rank: int, bound: dict[str, Any] | None = None) -
         among = bound.get(stars[0], ["T"] if many == 1 else [""] * many)
         at = plain.index(stars[0])
         plain[at : at + 1] = among if len(among) == many else [""] * max(many, 0)
-    local = any(one in BESIDE for one in plain)  # T asks and S is looked at, whichever sequences they are
-    return [one if local else bound.get(one, one) for one in plain] if len(plain) == rank else [""] * rank
+    local = ("T", "S") if any(one in BESIDE for one in plain) else ()  # here T asks, S is looked at, whatever they are
+    return [one if one in local else bound.get(one, one) for one in plain] if len(plain) == rank else [""] * rank
 
 
 def bind(dims: Dims | None, known: list[str], bound: dict[str, Any]) -> None:

@@ -74,8 +74,8 @@ class Provenance:
             return
         refs = {name: ref for name in simple.expr.names() if (ref := meaning.ref(name))}
         refs |= {name: ref for name in simple.expr.calls() if (ref := meaning.part_ref(name))}
-        if simple.expr.kind == "call" and refs.get(simple.expr.text, {}).get("y") == tensor:
-            return  # what a part gave is that part's to explain
+        if is_result_of_part(simple.expr, refs, tensor):
+            return
         self.equations[tensor] = Equation(Formula(last_word(tensor), simple.expr), refs, work)
         for call in simple.expr.walk():
             part = meaning.part_work(call.text) if call.kind == "call" else None
@@ -83,6 +83,8 @@ class Provenance:
                 given = next(iter(self.names.get(id(array), ())), None)
                 if expr.kind != "name" and given and given not in self.equations:
                     read = {name: refs[name] for name in (*expr.names(), *expr.calls()) if name in refs}
+                    if is_result_of_part(expr, read, given):
+                        continue
                     self.equations[given] = Equation(Formula(last_word(given), expr), read, work)
 
     def left_side(self, work: Work, name: str, last: bool = False) -> str | None:
@@ -213,7 +215,7 @@ class Provenance:
     def axes(self) -> dict[str, list[str]]:
         known = forward_axes(self.trace)
         found = {name: known[id(array)] for name, array in self.arrays.items() if id(array) in known}
-        for work in self.trace.works:
+        for work in (one for one in self.trace.works if one.direction == "forward"):
             bound = bound_by(known, work, {**work.given, **work.gave})
             for word, param in work.params.items():
                 dims = dims_for(type(work.layer), word)
@@ -235,6 +237,11 @@ class Provenance:
         if array.ndim == 3 and axes[1] in BESIDE:
             return np.moveaxis(array, 1, 0)
         return array[:, None] if array.ndim == 2 and axes[0] in ("3", "4") else array
+
+
+def is_result_of_part(expr: Expr, refs: dict[str, Ref], tensor: str) -> bool:
+    """What a part gave is that part's to explain: `norm1.y = norm1(x)` would say nothing."""
+    return expr.kind == "call" and refs.get(expr.text, {}).get("y") == tensor
 
 
 class Meaning:

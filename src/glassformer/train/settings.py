@@ -46,7 +46,7 @@ def from_plain(expected: Any, value: Any, where: str = "") -> Any:
         inner = typing.get_args(expected)[0]
         return tuple(from_plain(inner, one, f"{where}.{i}") for i, one in enumerate(value))
     given = dict(value) if isinstance(value, dict) else {"kind": value}
-    classes: list[type] = [member for member in members if dataclasses.is_dataclass(member)]
+    classes: list[Any] = [member for member in members if dataclasses.is_dataclass(member)]
     if has_choices(expected) and ("kind" in given or len(classes) != 1):
         return build(kind_named(expected, given.pop("kind", None), where), given, where)
     if len(classes) == 1:

@@ -1,6 +1,6 @@
-"""A preview: who looks at whom, and what the model says. The page's payload with a few of its tensors, made fast.
+"""A preview: the attention weights, and what the model says. The page's payload with a few of its tensors, made fast.
 
-A text is filled up to a power of two, and what fills it is cut off again: without that, every letter that is typed
+A text is padded to a power of two, and the padding is cut off again: without that, every letter that is typed
 would be a new shape, and the pass compiled anew for it.
 """
 
@@ -24,15 +24,8 @@ from glassformer.train.tasks import Span
 
 VALUES = ("q", "k", "v", "bias", "scores", "pattern", "z")
 SHOWN = ("scores", "pattern", "dscores")
-SENT = (
-    *SHOWN,
-    "q",
-    "k",
-    "v",
-    "bias",
-    "dz",
-    "dpattern",
-)  # the page works some out of others, where all would be too much
+DERIVED_FROM = ("q", "k", "v", "bias", "dz", "dpattern")  # the page works the rest out, where that is too much to send
+SENT = (*SHOWN, *DERIVED_FROM)
 
 
 def preview(run: Run, trace_input: TraceInput, compile_limit: CompileLimit | None = None) -> dict[str, Any]:
@@ -45,7 +38,7 @@ def preview(run: Run, trace_input: TraceInput, compile_limit: CompileLimit | Non
 
 
 def brief(traced: Trace, trace_input: TraceInput, run: str, is_filled: bool) -> dict[str, Any]:
-    """As payload() makes it, without steps, with the tensors of who looks at whom alone, and without what `filled`."""
+    """As payload() makes it, without steps, with the attention weights alone, and without padding."""
     logits = np.asarray(traced.logits)
     if is_filled and logits.ndim == 3:
         traced = replace(traced, logits=logits[:, : len(trace_input.tokens)])
