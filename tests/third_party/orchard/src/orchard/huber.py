@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from glassformer.errors import ShapeError
 from glassformer.losses import Loss
 from glassformer.names import tag
 from glassformer.shapes import Array, Float
@@ -30,6 +31,8 @@ class Huber(Loss):
         labels: Float[Array, "*B"],
         weights: Float[Array, "*B"] | None = None,
     ) -> tuple[Float[Array, ""], Cache]:
+        if labels.shape != x.shape:
+            raise ShapeError(f"huber: labels of shape {labels.shape} came, expected one for each number: {x.shape}")
         weights = jnp.ones_like(x) if weights is None else weights
         share = tag("share", weights / jnp.sum(weights))
         d = tag("d", x - labels)
