@@ -65,7 +65,7 @@ def test_without_a_compiler_jax_writes_unless_c_was_asked_for(monkeypatch: pytes
 def test_a_model_that_does_not_write() -> None:
     with pytest.raises(
         SettingError,
-        match="ViT does not write text: its tasks are classify; models that write do next-token or translate",
+        match="ViT does not write text: its tasks are classify, regress; models that write do next-token or translate",
     ):
         decoder_for(ViT(), None)
 

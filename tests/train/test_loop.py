@@ -149,5 +149,5 @@ def test_stretches_are_told_and_grow(tmp_path: Path) -> None:
 
 
 def test_label_smoothing_chooses_the_loss() -> None:
-    assert Training(label_smoothing=0.1).loss == LabelSmoothing(0.1)
-    assert Training().loss == CrossEntropy()
+    assert Recipe(training=Training(label_smoothing=0.1)).loss == LabelSmoothing(0.1)
+    assert Recipe().loss == CrossEntropy()
