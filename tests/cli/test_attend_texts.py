@@ -20,6 +20,7 @@ from glassformer.lens.trace import trace
 from glassformer.models.t5 import Inputs
 from glassformer.predict.run import Run
 
+from ..programs import forward
 from ..train.conftest import compiled_once
 from ..train.small_texts import small_texts
 from ..train.text_runs import NUMBERS, framed_ids, untrained
@@ -88,7 +89,7 @@ def test_the_maps_of_a_language_model(runs: dict[str, Run]) -> None:
     same_as(answer, attention_maps(run.model, run.params, ids))
     assert {head["kind"] for head in answer["heads"]} == {"causal"}
     assert (answer["tokens"], answer["target"], answer["query"], answer["shows"]) == (SYMBOLS, [], "last", "attention")
-    logits = np.asarray(run.model.forward(run.params, ids)[0], np.float64)[0, -1]
+    logits = np.asarray(forward(run.model, run.params, ids), np.float64)[0, -1]
     best = int(logits.argmax())
     assert answer["answer"] == repr(run.tokeniser.symbol(best))
     assert answer["probability"] == pytest.approx(float(np.exp(logits[best]) / np.exp(logits).sum()), rel=1e-4)
@@ -187,7 +188,7 @@ def test_gradient_x_attention_is_of_the_answer(runs: dict[str, Run], kind: str) 
     text = "<up> o<mask>e t<mask>o" if kind == "masked" else TEXT
     ids = run.tokeniser.encode(text) if kind == "gpt" else framed_ids(run, text)
     x = np.array([ids], np.int32)
-    logits = np.asarray(run.model.forward(run.params, x)[0])
+    logits = np.asarray(forward(run.model, run.params, x))
     seen = trace(run.model, run.params, x, dy=score_of(kind, logits, ids))
     answer = answered(run.path, text, "--gradient", "--rollout")
     assert answer["shows"] == "gradient x attention"
@@ -202,7 +203,7 @@ def test_gradient_x_attention_of_a_translator_is_of_all_it_writes(runs: dict[str
     assert run.tokeniser
     source, written = [*run.tokeniser.encode(TEXT), 3], [*run.tokeniser.encode("1246"), 3]
     x = Inputs(source=np.array([source], np.int32), target=np.array([[0, *written[:-1]]], np.int32))  # pyright: ignore
-    logits = run.model.forward(run.params, x)[0]
+    logits = forward(run.model, run.params, x)
     seen = trace(run.model, run.params, x, dy=onehot(logits, *((0, i, number) for i, number in enumerate(written))))
     answer = answered(run.path, TEXT, "1246", "--gradient", "--rollout")
     same_as(answer, gradient_attention(seen))

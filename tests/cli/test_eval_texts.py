@@ -19,6 +19,7 @@ from glassformer.data.texts import Example, Part
 from glassformer.errors import DataError, ShapeError
 from glassformer.predict.run import Run
 
+from ..programs import forward
 from ..train.conftest import compiled_once
 from ..train.small_texts import small_texts
 from ..train.text_runs import NUMBERS, direct, framed_ids, shares, untrained
@@ -88,7 +89,7 @@ def test_texts_of_classes(runs: dict[str, Run]) -> None:
 def test_rows_of_a_table(runs: dict[str, Run], tmp_path: Path) -> None:
     run, test = runs["iris"], load_iris().test
     found = answered(run, "--png", tmp_path / "c.png")
-    predicted = np.asarray(run.model.forward(run.params, test.x)[0]).argmax(axis=-1)
+    predicted = np.asarray(forward(run.model, run.params, test.x)).argmax(axis=-1)
     assert found["accuracy"] == np.mean(predicted == test.labels)
     assert np.array(found["confusion"]).sum(axis=0).tolist() == np.bincount(predicted, minlength=3).tolist()
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
@@ -133,7 +134,7 @@ def test_exact_match_of_spans(runs: dict[str, Run], monkeypatch: pytest.MonkeyPa
     ids = np.zeros((len(texts), 13), np.int32)
     for row, text in zip(ids, texts, strict=True):
         row[: len(framed_ids(run, text))] = framed_ids(run, text)
-    logits = np.asarray(run.model.forward(run.params, ids, keep=ids > 0)[0])  # pyright: ignore[reportCallIssue]
+    logits = np.asarray(forward(run.model, run.params, ids, keep=ids > 0))
     examples, right = [], 0
     for text, (first, last) in zip(texts, logits.argmax(axis=-1).tolist(), strict=True):
         found = 2 <= first <= last < len(framed_ids(run, text)) - 1 and len(examples) % 3 > 0
@@ -165,7 +166,7 @@ def test_the_loss_of_a_language_model(runs: dict[str, Run]) -> None:
     assert found["perplexity"] == pytest.approx(exp(found["loss"]))
     assert found["count"] == len(log_p) // 13
     heading, text = printed(run).splitlines()
-    assert heading.endswith(f" on the {found['count']} test stretches of 13 symbols of numbers")
+    assert heading.endswith(f" on the {found['count']} test windows of 13 symbols of numbers")
     assert text.endswith(f"loss {found['loss']:.4f} nats (perplexity {found['perplexity']:.2f})")
 
 

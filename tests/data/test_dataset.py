@@ -46,9 +46,9 @@ BAD = {
     ),
     "none": (samples(0), "toy: training samples: there are none (images of shape (0, 5, 4))"),
     "no pixels": (samples(shape=(0, 4)), "toy: training samples: there are none (images of shape (6, 0, 4))"),
-    "floats": (
-        samples(images=np.zeros((6, 5, 4))),
-        "toy: training images are float64, expected uint8 from 0 to 255; convert them with .astype('uint8')",
+    "whole numbers": (
+        samples(images=np.zeros((6, 5, 4), int)),
+        "toy: training images are int64, expected uint8 from 0 to 255, or floats; convert them with .astype('uint8')",
     ),
     "vectors": (
         samples(shape=(20,)),

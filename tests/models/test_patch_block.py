@@ -18,6 +18,7 @@ from glassformer.names import named_leaves
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain, to_plain, with_changes
 
+from ..programs import forward, forward_and_backward
 from .curves import OPTIMISERS, batches, by_autodiff, by_backward, train
 
 SMALL = Images(shape=(8, 12, 3), classes=5, mean=0.2, std=0.7)
@@ -33,7 +34,7 @@ def images_for(model: PatchBlock, count: int = 3) -> Any:
 def random_params(model: PatchBlock) -> Any:
     """Norms and biases too: ones and zeros hide mistakes."""
     draw = np.random.default_rng(1)
-    return jax.tree.map(lambda leaf: draw.normal(0, 0.5, leaf.shape), model.init(jax.random.key(0)))
+    return jax.tree.map(lambda leaf: draw.normal(0, 0.5, leaf.shape), jax.eval_shape(model.init, jax.random.key(0)))
 
 
 def weights(params: Any) -> dict[str, np.ndarray]:
@@ -51,12 +52,11 @@ def test_bare_is_the_patch_attention_classifier(start: Start) -> None:
     assert list(named_leaves(params)) == list(named_leaves(expected))
     jax.tree.map(np.testing.assert_array_equal, tuple(params), tuple(expected))
 
-    logits, cache = ours.forward(params, images_for(ours))
-    expected_logits, expected_cache = theirs.forward(expected, images_for(ours))
+    images, dy = images_for(ours), np.random.default_rng(2).normal(size=(3, SMALL.classes)).astype(np.float32)
+    logits, _, gradients = forward_and_backward(ours, params, images, dy)
+    expected_logits, _, expected_gradients = forward_and_backward(theirs, expected, images, dy)
     np.testing.assert_array_equal(logits, expected_logits)
-    dy: Any = np.random.default_rng(2).normal(size=logits.shape).astype(np.float32)
-    gradients = ours.backward(params, cache, dy)[1], theirs.backward(expected, expected_cache, dy)[1]
-    jax.tree.map(np.testing.assert_array_equal, *map(tuple, gradients))
+    jax.tree.map(np.testing.assert_array_equal, tuple(gradients), tuple(expected_gradients))
 
 
 @pytest.mark.parametrize("settings", [{}, {"heads": 5}, {"output": True}, {"heads": 2, "output": True}])
@@ -112,7 +112,7 @@ def test_logits_are_those_by_hand(block: Block, heads: int, output: bool) -> Non
     model = replace(MODEL, block=block, heads=heads, output=output)
     with jax.enable_x64(True):
         params, images = random_params(model), images_for(model)
-        logits = np.asarray(model.forward(params, images.astype(np.float64))[0])
+        logits = np.asarray(forward(model, params, images.astype(np.float64)))
     np.testing.assert_allclose(logits, by_hand(model, params, images), rtol=1e-9, atol=1e-9)
 
 
@@ -136,7 +136,7 @@ def test_one_batch_is_learned_by_heart() -> None:
     losses, params = train(by_backward(RICH), optax.adamw(3e-3), RICH.init(jax.random.key(0)), *every_step)
     assert losses[0] > 2
     assert losses[-1] < 0.05
-    assert np.array_equal(np.argmax(RICH.forward(params, images)[0], axis=-1), labels)
+    assert np.array_equal(np.argmax(forward(RICH, params, images), axis=-1), labels)
 
 
 def test_what_the_parts_cost() -> None:

@@ -10,6 +10,8 @@ from glassformer.hub import t5
 from glassformer.models import T5, Text
 from glassformer.models.t5 import Inputs
 
+from ..programs import forward
+
 MODEL = T5(Text(vocabulary=11, context=9), width=6, hidden=7, heads=3, head_width=4, depth=2, buckets=8, reach=20)
 SOURCE, TARGET = (jax.random.randint(jax.random.key(n), (2, n), 0, 11) for n in (7, 5))
 
@@ -20,7 +22,7 @@ def params():
 
 
 def logits(params, source=SOURCE, target=TARGET, **keywords) -> np.ndarray:
-    return np.asarray(MODEL.forward(params, Inputs(source, target), **keywords)[0])
+    return np.asarray(forward(MODEL, params, Inputs(source, target), **keywords))
 
 
 def changed(ids, place: int):

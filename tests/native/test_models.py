@@ -15,6 +15,7 @@ import pytest
 from glassformer.check.gradients import leaf_errors
 from glassformer.data.dataset import Samples
 from glassformer.errors import EngineError
+from glassformer.losses import LabelSmoothing
 from glassformer.models import MLP, Network, PatchAttention, PatchBlock, TinyIris, ViT
 from glassformer.models.columns import Columns
 from glassformer.models.images import Images
@@ -180,6 +181,13 @@ def test_label_smoothing_and_shifts(name: str) -> None:
     assert error(gradient, truth) <= 1e-5
     assert gradient_of(recipe, 1, epoch=1)[0] != loss
     assert gradient_of(recipe_for(MODELS[name], label_smoothing=0.1), 1)[0] != loss
+
+
+def test_a_smoothed_loss_may_be_named_itself() -> None:
+    by_share = gradient_of(recipe_for(MODELS["mlp"], label_smoothing=0.2), 0)
+    by_name = gradient_of(recipe_for(MODELS["mlp"], loss=LabelSmoothing(0.2)), 0)
+    assert by_share[0] == by_name[0]
+    assert bits(by_share[1]) == bits(by_name[1])
 
 
 @pytest.mark.parametrize("shift", [1, 9])

@@ -1,6 +1,7 @@
 """A model of the transformers library as the referee: its weights in ours, then logits, loss, every gradient."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -50,14 +51,19 @@ def of_ours(
     model: Any, params: Any, ids: Any, labels: Any, to_tensors: Callable[..., dict[str, Any]], **keywords: Any
 ) -> Outcome:
     """Labels of -100 count for nothing, as there."""
-    logits, cache = model.forward(params, jnp.asarray(ids), **keywords)
-    labels = jnp.asarray(labels)
-    loss, loss_cache = CrossEntropy().forward(None, logits, labels=labels, weights=labels != -100)
-    dlogits, _ = CrossEntropy().backward(None, loss_cache, jnp.ones_like(loss))
-    dx, dparams = model.backward(params, cache, dlogits)
+    logits, loss, dx, dparams = answer_and_gradients(model, params, jnp.asarray(ids), jnp.asarray(labels), **keywords)
     assert dx is None
     assert jax.tree.structure(dparams) == jax.tree.structure(params)
     return Outcome(logits, loss, to_tensors(dparams))
+
+
+@partial(jax.jit, static_argnums=0)
+def answer_and_gradients(model: Any, params: Any, x: Any, labels: Any, **keywords: Any) -> tuple[Any, Any, Any, Any]:
+    """Logits, loss, dx and dparams."""
+    logits, cache = model.forward(params, x, **keywords)
+    loss, loss_cache = CrossEntropy().forward(None, logits, labels=labels, weights=labels != -100)
+    dlogits, _ = CrossEntropy().backward(None, loss_cache, jnp.ones_like(loss))
+    return logits, loss, *model.backward(params, cache, dlogits)
 
 
 def disagreement(ours: Outcome, theirs: Outcome) -> dict[str, float]:

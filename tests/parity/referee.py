@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip("torch")
 import torch
 
+from ..programs import forward_and_backward
+
 Tree = Any  # NamedTuples of arrays, absent parts None
 
 
@@ -34,9 +36,8 @@ def disagreement(layer: Any, x: Tree, theirs: Callable[[Any, Any], torch.Tensor]
         y_theirs.backward(torch.tensor(dy))
 
         params, x = jax.tree.map(jnp.asarray, (params, x))
-        y, cache = layer.forward(params, x, **keywords)
-        gradients = layer.backward(params, cache, jnp.asarray(dy))
-    return max(error(y, y_theirs.detach()), error(gradients, jax.tree.map(gradient_of, leaves)))
+        y, *gradients = forward_and_backward(layer, params, x, jnp.asarray(dy), **keywords)
+    return max(error(y, y_theirs.detach()), error(tuple(gradients), jax.tree.map(gradient_of, leaves)))
 
 
 def error(ours: Tree, theirs: Tree) -> float:

@@ -17,11 +17,11 @@ from safetensors.numpy import save_file
 from transformers import T5Config, T5ForConditionalGeneration
 
 from glassformer.hub import t5
-from glassformer.losses import CrossEntropy
 from glassformer.models.t5 import Inputs
 
 from .hugging_face import (
     Outcome,
+    answer_and_gradients,
     disagreement,
     drawn,
     of_theirs,
@@ -68,11 +68,7 @@ def theirs_for(name: str, precision: str) -> Any:
 
 
 def of_ours(model: Any, params: Any, x: Inputs, labels: Any, **keywords: Any) -> Outcome:
-    logits, cache = model.forward(params, x, **keywords)
-    labels = jnp.asarray(labels)
-    loss, loss_cache = CrossEntropy().forward(None, logits, labels=labels, weights=labels != -100)
-    dlogits, _ = CrossEntropy().backward(None, loss_cache, jnp.ones_like(loss))
-    _, dparams = model.backward(params, cache, dlogits)
+    logits, loss, _, dparams = answer_and_gradients(model, params, x, jnp.asarray(labels), **keywords)
     assert jax.tree.structure(dparams) == jax.tree.structure(params)
     return Outcome(logits, loss, t5.to_tensors(model, dparams))
 

@@ -17,6 +17,7 @@ from glassformer.predict.reading import Reading
 from glassformer.predict.run import Run
 from glassformer.predict.spans import piece
 
+from ..programs import forward
 from ..train.small_texts import KINDS, OF_TEXTS, small_text_recipe, small_texts
 from ..train.text_runs import direct, framed_ids, shares, untrained
 
@@ -64,7 +65,7 @@ def test_a_row_of_numbers(runs: dict[str, Run]) -> None:
     run = runs["iris"]
     for row, answer in zip(ROWS, run.answer(ROWS), strict=True):
         numbers = np.array([[float(cell) for cell in row.split(",")]], np.float32)
-        p = shares(np.asarray(run.model.forward(run.params, numbers)[0][0], np.float64))
+        p = shares(np.asarray(forward(run.model, run.params, numbers)[0], np.float64))
         assert isinstance(answer, ClassAnswer)
         np.testing.assert_allclose(list(answer.probabilities.values()), p, atol=1e-5)
         assert answer.name == ("setosa", "versicolor", "virginica")[p.argmax()]

@@ -1,6 +1,5 @@
 """Run folders of every task that reads texts or a table, with weights drawn at random, large enough to decide."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from glassformer.names import named_leaves, with_leaves
 from glassformer.predict.run import Run, load
 from glassformer.train.run_folder import RunFolder
 
+from ..programs import forward
 from .small_texts import ready, small_text_recipe, small_texts
 
 SEEDS = {"t5": 12, "iris": 6, "classify": 7}  # where 3 does not give weights that have more than one thing to say
@@ -50,11 +50,6 @@ def direct(run: Run, ids: list[int], target: list[int] | None = None) -> np.ndar
     row = np.array([ids], np.int32)
     x: Any = row if target is None else Inputs(source=row, target=np.array([target], np.int32))  # pyright: ignore
     return np.asarray(forward(run.model, run.params, x)[0], np.float64)
-
-
-@partial(jax.jit, static_argnums=0)
-def forward(model: Any, params: Any, x: Any) -> Any:
-    return model.forward(params, x)[0]
 
 
 def shares(logits: np.ndarray) -> np.ndarray:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.code import Code
+
 if TYPE_CHECKING:
     from glassformer.models.model import Network
     from glassformer.native.plan import Plan
@@ -24,6 +26,7 @@ def info(
     ] = None,
     c: Annotated[bool, typer.Option("--c", help="the C that the native engine compiles for this model")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="its buffers: shape, bytes, when they are alive")] = False,
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Show a model's parts with their shapes, parameters, multiply-adds and bytes; a run's result; or this machine.
@@ -74,17 +77,18 @@ def note_vocabulary(recipe: "Recipe", model: "Network") -> None:
 
 def find_recipe(name: str) -> "Recipe":
     """A preset; or a model by its name, trained as recipes are that say nothing else."""
+    from glassformer import registry
     from glassformer.errors import UnknownNameError
-    from glassformer.models import MODELS
     from glassformer.names import nearest
     from glassformer.train.presets import preset, preset_names
     from glassformer.train.recipe import Recipe
+    from glassformer.train.settings import from_plain
 
-    if name in MODELS:
-        return Recipe(model=MODELS[name]())
+    if name in registry.names("model"):
+        return from_plain(Recipe, {"model": {"kind": name}})
     if name in preset_names():
         return preset(name)
-    known = [*MODELS, *preset_names()]
+    known = [*registry.names("model"), *preset_names()]
     raise UnknownNameError(
         f"no model, preset or run folder is called {name!r}{nearest(name, known)}; known: {', '.join(known)}"
     )

@@ -4,6 +4,9 @@ import inspect
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
+
+from glassformer.lens.trace import Trace, Work
 from glassformer.names import last_word
 
 Dims = tuple[str, ...]  # as in the annotation: ("B", "T", "C"), ("*B", "I"), ("#B", "#H", "#T", "#S")
@@ -70,8 +73,8 @@ def letters(dims: Dims | None, rank: int, bound: dict[str, Any] | None = None) -
         among = bound.get(stars[0], ["T"] if many == 1 else [""] * many)
         at = plain.index(stars[0])
         plain[at : at + 1] = among if len(among) == many else [""] * max(many, 0)
-    local = any(one in BESIDE for one in plain)  # T asks and S is looked at, whichever sequences they are
-    return [one if local else bound.get(one, one) for one in plain] if len(plain) == rank else [""] * rank
+    local = ("T", "S") if any(one in BESIDE for one in plain) else ()  # here T asks, S is looked at, whatever they are
+    return [one if one in local else bound.get(one, one) for one in plain] if len(plain) == rank else [""] * rank
 
 
 def bind(dims: Dims | None, known: list[str], bound: dict[str, Any]) -> None:
@@ -87,3 +90,31 @@ def bind(dims: Dims | None, known: list[str], bound: dict[str, Any]) -> None:
         for one, letter in zip(plain, known, strict=True):
             if letter and not (letter in VAGUE and one not in VAGUE):
                 bound.setdefault(one, letter)
+
+
+def forward_axes(trace: Trace) -> dict[int, list[str]]:
+    """The letters of every array of forward, by its id; T and S of which sequence, each layer learns from its input."""
+    known: dict[int, list[str]] = {}
+    inside: dict[str, dict[str, Any]] = {}
+    for name, array in trace.values.items():
+        inside.setdefault(name.rpartition(".")[0], {})[last_word(name)] = array
+    for work in trace.works:
+        if work.direction == "forward":
+            bound = bound_by(known, work, work.given)
+            arrays = {**work.given, **work.keywords, **work.gave, **inside.get(work.name, {})}
+            for name, array in arrays.items():
+                if dims := dims_for(type(work.layer), name):
+                    found = letters(dims, np.ndim(array) - has_batch(dims, np.shape(array)), bound)
+                    old = known.setdefault(id(array), found)
+                    if len(old) == len(found):
+                        pairs = zip(old, found, strict=True)
+                        known[id(array)] = [b if a in VAGUE and b not in VAGUE else a for a, b in pairs]
+    return known
+
+
+def bound_by(known: dict[int, list[str]], work: Work, flows: dict[str, Any]) -> dict[str, Any]:
+    bound: dict[str, Any] = {}
+    for name, array in flows.items():
+        if id(array) in known:
+            bind(dims_for(type(work.layer), name), known[id(array)], bound)
+    return bound

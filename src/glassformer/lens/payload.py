@@ -5,29 +5,26 @@ The page (page.py) carries it inside; the studio sends it.
 
 import base64
 import hashlib
-import math
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from glassformer.layers import FirstToken, MeanPool
-from glassformer.layers.contract import Layer
-from glassformer.lens.provenance import Provenance, provenance_of, written_out
-from glassformer.lens.steps import equation_of, owner_of, steps_of
+from glassformer.layers import Patches
+from glassformer.lens.attention_kind import AttentionLayer, attention_layers
+from glassformer.lens.declared import forward_axes
+from glassformer.lens.provenance import Equation, Provenance, setting
+from glassformer.lens.steps import is_gradient, steps_of, where
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import CLASS, TraceInput
-from glassformer.losses import CrossEntropy
-from glassformer.models import PatchAttention, PatchBlock, ViT
 from glassformer.names import gradient_name, last_word
 from glassformer.predict.run import Run
 from glassformer.probabilities import softmax
 
 EXACT = 2 << 20  # numbers: more than these are written in 16 bits
 LARGEST = 4 << 20  # numbers in one tensor: a larger one is left out
-DERIVED = 1 << 20  # numbers in all tensors of who looks at whom: more are worked out in the page, from q and k
+DERIVED = 1 << 20  # numbers in all attention matrices: more are worked out in the page, from q and k
 BY_PAIR = ("scores", "pattern", "dpattern", "dscores")
-BY_HEAD = ("q", "k", "v", "z", "k_shared", "v_shared")
 
 
 def view(run: Run, trace_input: TraceInput) -> dict[str, Any]:
@@ -37,107 +34,77 @@ def view(run: Run, trace_input: TraceInput) -> dict[str, Any]:
     traced = trace(
         run.model, run.params, trace_input.x, labels=labels, weights=weights, loss=loss, **trace_input.keywords
     )
-    return payload(traced, trace_input, run.path.name, loss)
+    return payload(traced, trace_input, run.path.name)
 
 
-def payload(traced: Trace, trace_input: TraceInput, run: str = "", loss: Layer = CrossEntropy()) -> dict[str, Any]:
+def payload(traced: Trace, trace_input: TraceInput, run: str = "") -> dict[str, Any]:
     """Everything the page shows. The first, and only, sample of the batch is taken."""
-    values = {name: first_sample(name, array) for name, array in traced.values.items()}
-    gradients = {name: first_sample(name, array) for name, array in traced.gradients.items()}
-    weights = {name: np.asarray(array) for name, array in traced.params.items()}
-    weight_gradients = {gradient_name(name): np.asarray(array) for name, array in traced.param_gradients.items()}
-    weight_gradients = {name: array for name, array in weight_gradients.items() if name not in gradients}
-    same = repeated(values)
-    pool = getattr(traced.model, "pool", None) or MeanPool()
-    steps = steps_of(values, gradients, weights, same, {"pool": module_of(pool), "loss": module_of(loss)})
-    layers = attentions(values, trace_input)
-    known = {**values, **gradients, **weights, **weight_gradients}
-    scales = {layer["name"]: layer["scale"] for layer in layers} | tied_scales(values, weights)
-    order = [name for name in values if name not in same]
-
-    def before(name: str) -> str:
-        """What was made last before this layer, of the same width."""
-        scope, width = f"{owner_of(name)}.", values[name].shape[-1]
-        start = next(i for i, other in enumerate(order) if other.startswith(scope))
-        earlier = (other for other in reversed(order[:start]) if values[other].shape[-1:] == (width,))
-        return next(earlier, "")
-
-    equations = {
-        name: equation_of(name, formulas)
-        for step in steps
-        for names, formulas in ((step.values, step.forward), (step.gradients, step.backward))
-        for name in names
+    made = Provenance(traced)
+    kinds = {
+        **dict.fromkeys(traced.values, "value"),
+        **dict.fromkeys(traced.gradients, "gradient"),
+        **dict.fromkeys(traced.params, "weight"),
+        **dict.fromkeys(made.weight_gradients, "dweight"),
+        **{name: "gradient" if is_gradient(name) else "value" for name in made.hidden},
+        **dict.fromkeys(made.masks, "mask"),
     }
-    tensors = Writer(known, derived=sum(math.prod(known[n].shape) for n in known if last_word(n) in BY_PAIR) > DERIVED)
-    for kind, arrays in (
-        ("value", values),
-        ("gradient", gradients),
-        ("weight", weights),
-        ("dweight", weight_gradients),
-    ):
-        for name in arrays:
-            made = checked(name, provenance_of(name, known, before, scales), known, isinstance(pool, FirstToken))
-            equation = equations.get(name) or written_out(name, made)
-            tensors.add(name, kind, axes_of(name, arrays[name], trace_input), equation, made)
+    arrays = {name: made.sample(name) for name in kinds}
+    pairs = sum(array.size for name, array in arrays.items() if last_word(name) in BY_PAIR)
+    tensors = Writer(arrays, derived=pairs > DERIVED)
+    for name, kind in kinds.items():
+        tensors.add(name, kind, made.axes[name], made.equations.get(name))
     return {
-        "run": run,
-        "model": type(traced.model).__name__,
-        "settings": repr(traced.model),
-        "parameters": sum(array.size for array in weights.values()),
-        "input": input_of(traced.model, trace_input),
-        "sequences": {"tokens": list(trace_input.tokens), "memory": list(trace_input.memory)},
-        "answer": answer_of(traced, trace_input),
-        "words": list(trace_input.words),  # of classes, or of symbols: along the axes K and V
-        "attention": layers,
-        "positions": next((name for name in weights if last_word(name) == "pos"), None),
-        "steps": [asdict(step) for step in steps],
+        **summary(traced, trace_input, run),
+        "positions": next((name for name in traced.params if last_word(name) == "pos"), None),
+        "steps": [asdict(step) for step in steps_of(made)],
         "tensors": tensors.written,
         "half": tensors.half,
         "left_out": tensors.left_out,
     }
 
 
-def module_of(layer: Layer) -> str:
-    """`layers.mean_pool`"""
-    return type(layer).__module__.removeprefix("glassformer.")
+def summary(traced: Trace, trace_input: TraceInput, run: str) -> dict[str, Any]:
+    """All but the steps and the tensors."""
+    return {
+        "run": run,
+        "model": type(traced.model).__name__,
+        "settings": repr(traced.model),
+        "parameters": sum(array.size for array in traced.params.values()),
+        "input": input_of(traced, trace_input),
+        "sequences": {"tokens": list(trace_input.tokens), "memory": list(trace_input.memory)},
+        "answer": answer_of(traced, trace_input),
+        "words": list(trace_input.words),  # of classes, or of symbols: along the axes K and V
+        "attention": attentions(traced),
+    }
 
 
-def checked(name: str, made: Provenance | None, known: dict[str, np.ndarray], takes_first: bool) -> Provenance | None:
-    """Without what only seemed to fit: what goes into a layer is not always what was made just before it."""
-    if made is None:
-        return None
-    if made["kind"] == "mean" and takes_first:
-        return {"kind": "first", "x": made["x"]}
-    if made["kind"] in ("sum", "standard", "scaled"):
-        return made if is_so(made, known, known[name]) else None
-    return made
+def attentions(traced: Trace) -> list[dict[str, Any]]:
+    """Every attention layer, in order; which sequence asks and which is looked at; and how it is masked."""
+    axes = forward_axes(traced)
 
+    def sequence(layer: AttentionLayer, *names: str) -> str:
+        given = next((layer.around.given[name] for name in names if name in layer.around.given), None)
+        return "memory" if axes.get(id(given), [""])[0] == "S" else "tokens"
 
-def is_so(made: Provenance, known: dict[str, np.ndarray], value: np.ndarray) -> bool:
-    if made["kind"] == "sum":
-        a, b = known[made["a"]], known[made["b"]][: len(value)]
-        return a.shape == b.shape == value.shape and np.allclose(a + b, value, atol=1e-4)
-    x = known[made["x"]]
-    mean = x.mean(axis=-1, keepdims=True) if made["kind"] == "standard" else 0
-    return x.shape == value.shape and np.allclose((x - mean) * known[made["inverse"]], value, atol=1e-3)
+    def title(layer: AttentionLayer) -> str:
+        """Of the block it is in, as far as blocks have numbers."""
+        parts = where(layer.name.split(".")).split(" · ")
+        numbered = [i for i, part in enumerate(parts) if part[-1].isdecimal()]
+        return " ".join(parts[: numbered[-1] + 1] if numbered else ["attention"])
 
-
-def first_sample(name: str, array: Any) -> np.ndarray:
-    """Without the batch of one. Tables that all samples share have none."""
-    array = np.asarray(array)
-    shared = last_word(name) in ("emb", "demb", "bucket") or array.shape[:1] != (1,)
-    return array if shared else array[0]
-
-
-def repeated(values: dict[str, np.ndarray]) -> dict[str, str]:
-    """Names whose value stands under an earlier name of the same shape: {"attn.x": "norm1.y"}."""
-    seen: dict[tuple[Any, ...], str] = {}
-    same: dict[str, str] = {}
-    for name, array in values.items():
-        key = (array.shape, hashlib.sha256(np.ascontiguousarray(array).tobytes()).digest())
-        if seen.setdefault(key, name) != name:
-            same[name] = seen[key]
-    return same
+    return [
+        {
+            "name": layer.name,
+            "title": f"{title(layer)} cross" if layer.kind == "cross" else title(layer),
+            "heads": traced.values[f"{layer.name}.pattern"].shape[1],
+            "scale": setting(layer.work.layer, "scale") or layer.work.given["q"].shape[-1] ** -0.5,
+            "queries": sequence(layer, "query", "x"),
+            "keys": sequence(layer, "memory", "x"),
+            "mask": "causal" if layer.kind == "causal" else "self",
+            "square": layer.kind != "cross",
+        }
+        for layer in attention_layers(traced)
+    ]
 
 
 class Writer:
@@ -155,30 +122,30 @@ class Writer:
     def is_derived(self, name: str) -> bool:
         return self.derived and last_word(name) in BY_PAIR
 
-    def add(self, name: str, kind: str, axes: list[str], equation: str, made: dict[str, Any] | None) -> None:
+    def add(self, name: str, kind: str, axes: list[str], equation: Equation | None = None) -> None:
         array = self.arrays[name]
         entry: dict[str, Any] = {"kind": kind, "shape": list(array.shape), "axes": axes}
         grad = gradient_name(name)
         if kind in ("value", "weight") and grad in self.arrays and self.arrays[grad].shape == array.shape:
             entry["gradient"] = grad
         if equation:
-            entry["equation"] = equation
-        if made:
-            entry["made"] = made
+            entry |= {"equation": str(equation), "refs": equation.refs}
         if self.is_derived(name):
             entry["derived"] = True
         elif array.size > LARGEST:
             self.left_out.append(name)
             return
         else:
-            entry |= self.numbers(name, array)
+            entry |= self.numbers(name, array, is_mask=kind == "mask")
         self.written[name] = entry
 
-    def numbers(self, name: str, array: np.ndarray) -> dict[str, Any]:
+    def numbers(self, name: str, array: np.ndarray, is_mask: bool) -> dict[str, Any]:
         key = (array.size, hashlib.sha256(np.ascontiguousarray(array).tobytes()).digest())
         found = self.seen.setdefault(key, name) if array.size > 1 else name  # single numbers are alike by chance
         if found != name:
             return {"same": found}
+        if is_mask:
+            return {"type": "b1", "data": encoded(np.packbits(array.astype(bool)))}
         plain = np.ascontiguousarray(array, np.float32)
         if not self.half:
             return {"type": "f4", "data": encoded(plain.astype("<f4"))}
@@ -191,99 +158,13 @@ def encoded(array: np.ndarray) -> str:
     return base64.b64encode(array.tobytes()).decode()
 
 
-def axes_of(name: str, array: np.ndarray, trace_input: TraceInput) -> list[str]:
-    """Letters as in shapes.py: which axis is of heads, and which of tokens, the page must know."""
-    word = last_word(name)
-    plain = word[1:] if word.startswith("d") and word not in ("dy", "dx") else word
-    if array.ndim == 3 and plain in BY_HEAD:
-        source = "S" if plain in ("k", "v", "k_shared", "v_shared") else "T"
-        return [source, "H", "D"]
-    if array.ndim == 3 and plain in ("scores", "pattern", "bias"):
-        return ["H", "T", "S"]
-    if array.ndim == 3 and trace_input.kind == "image":
-        return ["Y", "X", "G"]
-    tokens = {len(trace_input.tokens), len(trace_input.memory)} - {0}
-    if array.ndim == 3:
-        return ["T" if array.shape[0] in tokens else "", "H", "D"]
-    names = ["", "C"] if array.ndim == 2 else [""] * array.ndim
-    if array.ndim == 1 and word in ("ids", "labels", "share") and array.shape[0] in tokens:
-        return ["S" if is_memory(name, trace_input) else "T"]
-    if array.ndim == 2 and array.shape[0] in tokens and not word.startswith(("w", "dw", "emb", "demb")):
-        names[0] = "S" if is_memory(name, trace_input) else "T"
-    return names
-
-
-def is_memory(name: str, trace_input: TraceInput) -> bool:
-    """Of the second sequence, the one that is only read."""
-    return bool(trace_input.memory) and (name.startswith(("encoder.", "embed.")) or name.endswith(("cross.memory",)))
-
-
-def attentions(values: dict[str, np.ndarray], trace_input: TraceInput) -> list[dict[str, Any]]:
-    """Every attention layer, in order; who asks and who is looked at; and how it is masked."""
-    found = []
-    for name in values:
-        if last_word(name) != "scores":
-            continue
-        scope, pattern, q = owner_of(name), values[owner_of(name) + ".pattern"], values[owner_of(name) + ".q"]
-        heads, asking, looked_at = pattern.shape
-        read = bool(trace_input.memory)
-        memory = read and (scope.startswith("encoder.") or scope.endswith(".cross"))
-        found.append(
-            {
-                "name": scope,
-                "title": title_of_layer(scope),
-                "heads": heads,
-                "scale": scale_of(values, scope, q.shape[-1]),
-                "queries": "memory" if read and scope.startswith("encoder.") else "tokens",
-                "keys": "memory" if memory else "tokens",
-                "mask": "causal" if asking == looked_at > 1 and not np.triu(pattern, 1).any() else "self",
-                "square": asking == looked_at and not scope.endswith(".cross"),
-            }
-        )
-    return found
-
-
-def title_of_layer(scope: str) -> str:
-    parts = scope.split(".")
-    side = [part for part in parts if part in ("encoder", "decoder")]
-    block = [f"block {parts[parts.index('blocks') + 1]}"] if "blocks" in parts else ["attention"]
-    return " ".join([*side, *block, *(["cross"] if parts[-1] == "cross" else [])])
-
-
-def scale_of(values: dict[str, np.ndarray], scope: str, width: int) -> float:
-    """By what q @ k is multiplied: read off the numbers, as layers may state their own."""
-    q, k = (np.asarray(values[f"{scope}.{word}"], np.float64) for word in ("q", "k"))
-    scores = np.asarray(values[f"{scope}.scores"], np.float64)
-    if f"{scope}.bias" in values:
-        scores = scores - np.asarray(values[f"{scope}.bias"], np.float64)
-    return factor(scores, np.einsum("thd,shd->hts", q, k), width)
-
-
-def tied_scales(values: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> dict[str, float]:
-    """By what x @ emb^T is multiplied in a head that is tied to an embedding: {"head": 0.125}."""
-    found = {}
-    for name, logits in values.items():
-        scope = owner_of(name)
-        if last_word(name) != "logits" or f"{scope}.emb" not in values:
-            continue
-        x, emb = (np.asarray(values[f"{scope}.{word}"], np.float64) for word in ("x", "emb"))
-        found[scope] = factor(np.asarray(logits, np.float64) - weights.get(f"{scope}.b", 0.0), x @ emb.T, x.shape[-1])
-    return found
-
-
-def factor(scaled: np.ndarray, products: np.ndarray, width: int) -> float:
-    """The one number between two arrays, by least squares; exact where it is 1 / sqrt(width) or 1."""
-    found = float((scaled * products).sum() / max((products * products).sum(), 1e-30))
-    return next((fixed for fixed in (width**-0.5, 1.0) if abs(found - fixed) < 1e-3 * fixed), found)
-
-
-def input_of(model: Any, trace_input: TraceInput) -> dict[str, Any]:
+def input_of(traced: Trace, trace_input: TraceInput) -> dict[str, Any]:
     plain: dict[str, Any] = {"kind": trace_input.kind, "name": trace_input.name}
     if trace_input.kind == "image":
         image = np.asarray(trace_input.x[0])
         plain |= {"shape": list(image.shape), "pixels": encoded(image.astype(np.uint8))}
-        if isinstance(model, ViT | PatchAttention | PatchBlock):
-            plain |= {"grid": list(model.patches.grid), "first": int(CLASS in trace_input.tokens[:1])}
+        for patches in (work.layer for work in traced.works if isinstance(work.layer, Patches)):
+            plain |= {"grid": list(patches.grid), "first": int(CLASS in trace_input.tokens[:1])}
     if trace_input.kind == "row":
         plain |= {"row": np.asarray(trace_input.x[0]).tolist()}
     return plain

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from glassformer.formulas import FUNCTIONS, Expr, Formula, Scope, stated
-from glassformer.lens.declared import BESIDE, VAGUE, Dims, bind, dims_for, has_batch, letters
+from glassformer.lens.declared import BESIDE, Dims, bound_by, dims_for, forward_axes, has_batch, letters
 from glassformer.lens.trace import Trace, Work, as_numpy
 from glassformer.names import gradient_name, last_word
 
@@ -54,17 +54,18 @@ class Provenance:
             parts = [one for one in traced.works if one.around == i and one.name != work.name]
             if parts and set(work.params.values()) <= {name for part in parts for name in part.params.values()}:
                 self.containers.add(id(work))
-        for work in traced.works:
-            for formula in stated(type(work.layer), work.direction):
-                self.state(work, formula)
+        for last in (False, True):  # first what layers made themselves, then what those around made of it
+            for work in traced.works:
+                for formula in stated(type(work.layer), work.direction):
+                    self.state(work, formula, last)
         self.sums_of_gradients()
         self.second_names()
         self.arrays |= self.weight_gradients | traced.params | self.hidden | self.masks
 
     # ---- formulas
 
-    def state(self, work: Work, formula: Formula) -> None:
-        tensor = self.left_side(work, formula.name)
+    def state(self, work: Work, formula: Formula, last: bool) -> None:
+        tensor = self.left_side(work, formula.name, last)
         if tensor is None or tensor in self.equations:
             return
         meaning = Meaning(self, work)
@@ -73,9 +74,20 @@ class Provenance:
             return
         refs = {name: ref for name in simple.expr.names() if (ref := meaning.ref(name))}
         refs |= {name: ref for name in simple.expr.calls() if (ref := meaning.part_ref(name))}
+        if is_result_of_part(simple.expr, refs, tensor):
+            return
         self.equations[tensor] = Equation(Formula(last_word(tensor), simple.expr), refs, work)
+        for call in simple.expr.walk():
+            part = meaning.part_work(call.text) if call.kind == "call" else None
+            for expr, array in zip(call.parts, part.given.values() if part else (), strict=False):
+                given = next(iter(self.names.get(id(array), ())), None)
+                if expr.kind != "name" and given and given not in self.equations:
+                    read = {name: refs[name] for name in (*expr.names(), *expr.calls()) if name in refs}
+                    if is_result_of_part(expr, read, given):
+                        continue
+                    self.equations[given] = Equation(Formula(last_word(given), expr), read, work)
 
-    def left_side(self, work: Work, name: str) -> str | None:
+    def left_side(self, work: Work, name: str, last: bool = False) -> str | None:
         """The tensor that a formula of this layer defines; None: it is not here, or came through unchanged."""
         scope, _, word = name.rpartition(".")
         if scope:
@@ -94,8 +106,10 @@ class Provenance:
                 array, f"{full}_here"
             )
         own = [one for one in self.names[id(array)] if one.rpartition(".")[0] == work.name]
-        if own or (id(work) in self.containers and self.names[id(array)]):
-            return own[0] if own else None
+        if own:
+            return own[0]
+        if id(work) in self.containers and self.names[id(array)]:
+            return self.names[id(array)][0] if last else None
         return self.hide(array, full)
 
     def parts(self, work: Work, name: str) -> Iterator[Work]:
@@ -194,40 +208,21 @@ class Provenance:
         array = as_numpy(self.arrays[name])
         if name in self.trace.params or name in self.weight_gradients:
             return array
-        return array[0] if has_batch(self.dims[name], array.shape) else array
+        sample = array[0] if has_batch(self.dims[name], array.shape) else array
+        return sample[0] if name in self.masks and sample.shape[0] == 1 and sample.ndim == 3 else sample  # of all heads
 
     @cached_property
     def axes(self) -> dict[str, list[str]]:
-        known: dict[int, list[str]] = {}
-
-        def learn(array: Any, found: list[str]) -> None:
-            old = known.setdefault(id(array), found)
-            if len(old) == len(found):
-                known[id(array)] = [b if a in VAGUE and b not in VAGUE else a for a, b in zip(old, found, strict=True)]
-
-        def bound_by(work: Work, flows: dict[str, Any]) -> dict[str, Any]:
-            bound: dict[str, Any] = {}
-            for name, array in flows.items():
-                if id(array) in known:
-                    bind(dims_for(type(work.layer), name), known[id(array)], bound)
-            return bound
-
-        def rank(dims: Dims | None, array: Any) -> int:
-            return np.ndim(array) - has_batch(dims, np.shape(array))
-
-        forward = [work for work in self.trace.works if work.direction == "forward"]
-        for work in forward:
-            layer, bound = type(work.layer), bound_by(work, work.given)
-            for name, array in {**work.given, **work.keywords, **work.gave, **self.inside[work.name]}.items():
-                if dims := dims_for(layer, name):
-                    learn(array, letters(dims, rank(dims, array), bound))
+        known = forward_axes(self.trace)
         found = {name: known[id(array)] for name, array in self.arrays.items() if id(array) in known}
-        for work in forward:
-            bound = bound_by(work, {**work.given, **work.gave})
+        for work in (one for one in self.trace.works if one.direction == "forward"):
+            bound = bound_by(known, work, {**work.given, **work.gave})
             for word, param in work.params.items():
                 dims = dims_for(type(work.layer), word)
                 if dims and "." not in word:
                     found[param] = letters(dims, self.trace.params[param].ndim, bound)
+        for name in self.masks:
+            found[name] = ["H", "T", "S"][3 - self.sample(name).ndim :]
         for name in self.arrays:
             if name not in found:
                 scope, _, word = name.rpartition(".")
@@ -242,6 +237,11 @@ class Provenance:
         if array.ndim == 3 and axes[1] in BESIDE:
             return np.moveaxis(array, 1, 0)
         return array[:, None] if array.ndim == 2 and axes[0] in ("3", "4") else array
+
+
+def is_result_of_part(expr: Expr, refs: dict[str, Ref], tensor: str) -> bool:
+    """What a part gave is that part's to explain: `norm1.y = norm1(x)` would say nothing."""
+    return expr.kind == "call" and refs.get(expr.text, {}).get("y") == tensor
 
 
 class Meaning:

@@ -12,9 +12,12 @@ import jax
 import numpy as np
 
 from glassformer.data.dataset import IMAGES, TEXTS
+from glassformer.layers import ClassToken, Patches
+from glassformer.lens.attention import patch_grid
 from glassformer.lens.encode_input import as_batch, encode_input
 from glassformer.predict.reading import tokeniser_of
 from glassformer.predict.run import Run
+from glassformer.structure import structure
 from glassformer.train.tasks import Masked, NextToken, Translate
 from glassformer.train.tasks.sequences import symbol
 
@@ -40,10 +43,10 @@ def image_input(run: Run, name: str, image: np.ndarray, label: int | None = None
     x = run.as_batch(image[None])
     labels = own_answer(run, x) if label is None else np.array([label], np.int32)
     tokens: tuple[str, ...] = ()
-    if hasattr(run.model, "patches"):
-        rows, columns = run.model.patches.grid  # pyright: ignore[reportAttributeAccessIssue]
+    if structure(run.model).first(Patches):
+        rows, columns = patch_grid(run.model)
         tokens = tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
-        tokens = (CLASS, *tokens) if getattr(run.model, "with_class_token", False) else tokens
+        tokens = (CLASS, *tokens) if structure(run.model).first(ClassToken) else tokens
     return TraceInput("image", name, x, labels, label is not None, tokens, words=run.classes)
 
 

@@ -33,7 +33,7 @@ MODELS: dict[str, type[Network]] = {
     "recurrent": RecurrentLM,
     "recurrent-classifier": RecurrentClassifier,
 }
-for _name, _cls in MODELS.items():
+for _name, _cls in {**MODELS, "bert-for": BERTFor}.items():
     register.model(_name)(_cls)
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The native engine: the face of the jax engine, with the epoch's loop in C. Python sees it between stretches only."""
+"""The native engine: the face of the jax engine, with the epoch's loop in C. Python sees it between chunks only."""
 
 import ctypes
 import os
@@ -107,7 +107,7 @@ class NativeEngine:
         return float(losses[0]), unflattened(gradient, params)
 
     def job(self, flat: "Flat", batches: Epoch, losses: np.ndarray, first: int, last: int) -> Job:
-        training, optimiser = self.recipe.training, self.recipe.optimiser
+        training, optimiser, loss = self.recipe.training, self.recipe.optimiser, self.recipe.loss
         return Job(
             images=address(self.inputs),
             labels=address(self.labels),
@@ -127,7 +127,7 @@ class NativeEngine:
             threads=self.threads,
             optimiser=OPTIMISERS[optimiser.name],
             patience=1_000_000 if self.threads <= cores() else 100,
-            smoothing=training.label_smoothing,
+            smoothing=loss.smoothing if isinstance(loss, LabelSmoothing) else 0.0,
             momentum=optimiser.momentum,
             b1=optimiser.b1,
             b2=optimiser.b2,
@@ -292,8 +292,8 @@ def must_be_covered(recipe: Recipe) -> None:
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
     for what, is_known in (
-        (recipe.task, isinstance(recipe.task, Classify)),
-        (recipe.loss, isinstance(recipe.loss, CrossEntropy | LabelSmoothing)),
+        (recipe.task, type(recipe.task) is Classify),
+        (recipe.loss, type(recipe.loss) in (CrossEntropy, LabelSmoothing)),
     ):
         if not is_known:
             raise EngineError(

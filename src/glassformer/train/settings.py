@@ -46,10 +46,13 @@ def from_plain(expected: Any, value: Any, where: str = "") -> Any:
         inner = typing.get_args(expected)[0]
         return tuple(from_plain(inner, one, f"{where}.{i}") for i, one in enumerate(value))
     given = dict(value) if isinstance(value, dict) else {"kind": value}
-    if has_choices(expected) and ("kind" in given or not dataclasses.is_dataclass(expected)):
+    classes: list[Any] = [member for member in members if dataclasses.is_dataclass(member)]
+    if has_choices(expected) and ("kind" in given or len(classes) != 1):
         return build(kind_named(expected, given.pop("kind", None), where), given, where)
-    if dataclasses.is_dataclass(expected) and isinstance(value, dict):
-        return build(expected, value, where)
+    if len(classes) == 1:
+        if not isinstance(value, dict):
+            raise SettingError(f"{where}: {value!r} came; input should be a dictionary, of {classes[0].__name__}")
+        return build(classes[0], value, where)
     return checked(expected, value, where)
 
 
@@ -163,7 +166,7 @@ def checked(expected: Any, value: Any, name: str) -> Any:
     except ImportError:  # a bare JAX machine: settings are taken as they come
         return bare(value)
     try:
-        return TypeAdapter(expected).validate_python(bare(value), strict=not dataclasses.is_dataclass(expected))
+        return TypeAdapter(expected).validate_python(bare(value), strict=True)
     except ValidationError as error:
         message = error.errors()[0]["msg"]
         raise SettingError(f"{name}: {value!r} came; {message[0].lower()}{message[1:]}") from None

@@ -35,11 +35,11 @@ export function openTrace(payload) {
   return trace;
 }
 
-function numbers(entry) {
-  const bytes = bytesOf(entry.data);
-  if (entry.type === "f4") return new Float32Array(bytes.buffer);
-  const halves = new Uint16Array(bytes.buffer);
-  return Float32Array.from(halves, (half) => fromHalf(half) * entry.unit);
+function numbers({ type, data, shape, unit }) {
+  const bytes = bytesOf(data);
+  if (type === "f4") return new Float32Array(bytes.buffer);
+  if (type === "b1") return Float32Array.from({ length: shape.reduce((all, count) => all * count, 1) }, (_, i) => (bytes[i >> 3] >> (7 - (i & 7))) & 1);
+  return Float32Array.from(new Uint16Array(bytes.buffer), (half) => fromHalf(half) * unit);
 }
 
 export function bytesOf(base64) {

@@ -61,10 +61,11 @@ function sizeOf(tensor) {
 const isCall = (node, names) => node.op === "call" && !node.tensor && names.includes(node.name);
 const isOne = (node) => node.window?.every(([, count]) => count === 1);
 
-// The node nearest to the root, of those that gave one number, for which this holds.
-function first(root, holds) {
-  for (let level = [root]; level.length; level = level.flatMap((one) => one.of)) {
-    const found = level.find((one) => isOne(one) && holds(one));
+// The first node in the text, of those that gave one number, for which this holds; what is around another comes before it.
+function first(node, holds) {
+  if (isOne(node) && holds(node)) return node;
+  for (const one of node.of) {
+    const found = first(one, holds);
     if (found) return found;
   }
   return null;

@@ -73,8 +73,7 @@ export function card(trace, name, settings, on, short = name) {
       h("h4", { title: name }, short), drawn.tools),
     h("p", { class: "shape", title: `${rowName || "rows"} × ${columnName || "columns"}` }, shapeOf(tensor, view, part)),
     h("p", { class: "equation" }, changed ? changedNote(settings) : tensor.equation || name),
-    chooser(trace, tensor, view, on),
-    drawn.element);
+    h("div", {}, chooser(trace, tensor, view, on), drawn.element));
   element.figure = drawn;
   element.mark = (places) => drawn.mark(places.filter((place) => place.tensor === name).map((place) => inView(view, place)).filter(Boolean));
   return element;
