@@ -12,9 +12,12 @@ import jax
 import numpy as np
 
 from glassformer.data.dataset import IMAGES, TEXTS
+from glassformer.layers import ClassToken, Patches
 from glassformer.lens.encode_input import as_batch, encode_input
+from glassformer.models.model import Network
 from glassformer.predict.reading import tokeniser_of
 from glassformer.predict.run import Run
+from glassformer.structure import structure
 from glassformer.train.tasks import Masked, NextToken, Translate
 from glassformer.train.tasks.sequences import symbol
 
@@ -39,12 +42,19 @@ def image_input(run: Run, name: str, image: np.ndarray, label: int | None = None
     """One image, uint8, of the run's shape."""
     x = run.as_batch(image[None])
     labels = own_answer(run, x) if label is None else np.array([label], np.int32)
+    return TraceInput("image", name, x, labels, label is not None, patch_tokens(run.model), words=run.classes)
+
+
+def patch_tokens(model: Network) -> tuple[str, ...]:
+    """Row and column of each patch, a class token in front; none where images are not cut into patches."""
     tokens: tuple[str, ...] = ()
-    if hasattr(run.model, "patches"):
-        rows, columns = run.model.patches.grid  # pyright: ignore[reportAttributeAccessIssue]
-        tokens = tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
-        tokens = (CLASS, *tokens) if getattr(run.model, "with_class_token", False) else tokens
-    return TraceInput("image", name, x, labels, label is not None, tokens, words=run.classes)
+    for node in structure(model).walk():
+        if isinstance(node.layer, Patches):
+            rows, columns = node.layer.grid
+            tokens = tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
+        if isinstance(node.layer, ClassToken):
+            tokens = (CLASS, *tokens)
+    return tokens
 
 
 def text_input(run: Run, name: str, text: str, label: str | None = None) -> TraceInput:
