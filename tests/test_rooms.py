@@ -36,6 +36,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "bench",
     "lab",
     "plans",
+    "templates",
     "api",
     "cli",
 ]

@@ -389,7 +389,7 @@ def test_pointing_at_a_cell_shows_its_number_what_made_it_and_its_gradient(vit: 
     panel = vit.tab.text(".panel")
     assert "head 1 · query 4 “1,1” · key 2 “0,2”" in panel
     assert "none: every token is seen" in panel
-    assert "scores = q @ k^T * scale" in panel
+    assert "scores = q @ k^T / sqrt(D)" in panel
     assert "bias" not in panel
     assert "equals the stored value" in panel
     vit.tab.click(*vit.place(name, 4, 2))

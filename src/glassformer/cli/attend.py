@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from glassformer.cli.attend_texts import GRADIENT, Wanted, attend_texts
+from glassformer.cli.code import Code
 
 if TYPE_CHECKING:
     from glassformer.lens.attention import Panel, Query
@@ -42,6 +43,7 @@ def attend(
     block: Annotated[int | None, typer.Option(help="only this block, from 0")] = None,
     head: Annotated[int | None, typer.Option(help="only this head, from 0")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="picture to write, .png")] = Path("attention.png"),
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Draw the attention of a model over an image or a text: one panel per block and head.
@@ -142,7 +144,10 @@ def maps_of(run: "Run", batch: Any, best: int, wanted: Wanted) -> tuple[dict[str
 
 def usual_query(model: Any, gradient: bool) -> str:
     """The gradient comes in through the class token alone, where there is one."""
-    return "class" if gradient and getattr(model, "with_class_token", False) else "mean"
+    from glassformer.layers import ClassToken
+    from glassformer.structure import structure
+
+    return "class" if gradient and structure(model).first(ClassToken) else "mean"
 
 
 def parse_query(text: str) -> "Query":

@@ -1,4 +1,4 @@
-"""Kinds of attention: who looks at whom, told by the layers at work: what they were given, and with which mask.
+"""Kinds of attention: which sequence attends to which, told by the layers at work and their masks.
 
 self      a sequence at itself, in both directions: ViT, BERT, the encoder of T5
 causal    a sequence at itself, backwards only: GPT, the decoder of T5

@@ -13,8 +13,8 @@ import numpy as np
 
 from glassformer.data.dataset import IMAGES, TEXTS
 from glassformer.layers import ClassToken, Patches
+from glassformer.lens.attention import patch_grid
 from glassformer.lens.encode_input import as_batch, encode_input
-from glassformer.models.model import Network
 from glassformer.predict.reading import tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.structure import structure
@@ -42,19 +42,12 @@ def image_input(run: Run, name: str, image: np.ndarray, label: int | None = None
     """One image, uint8, of the run's shape."""
     x = run.as_batch(image[None])
     labels = own_answer(run, x) if label is None else np.array([label], np.int32)
-    return TraceInput("image", name, x, labels, label is not None, patch_tokens(run.model), words=run.classes)
-
-
-def patch_tokens(model: Network) -> tuple[str, ...]:
-    """Row and column of each patch, a class token in front; none where images are not cut into patches."""
     tokens: tuple[str, ...] = ()
-    for node in structure(model).walk():
-        if isinstance(node.layer, Patches):
-            rows, columns = node.layer.grid
-            tokens = tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
-        if isinstance(node.layer, ClassToken):
-            tokens = (CLASS, *tokens)
-    return tokens
+    if structure(run.model).first(Patches):
+        rows, columns = patch_grid(run.model)
+        tokens = tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
+        tokens = (CLASS, *tokens) if structure(run.model).first(ClassToken) else tokens
+    return TraceInput("image", name, x, labels, label is not None, tokens, words=run.classes)
 
 
 def text_input(run: Run, name: str, text: str, label: str | None = None) -> TraceInput:
