@@ -70,6 +70,10 @@ class Node:
         """The outermost node of this name."""
         return next(node for node in self.walk() if node.name == name)
 
+    def first(self, kind: type) -> "Node | None":
+        """The first node inside at which a layer of this class is at work."""
+        return next((node for node in self.walk() if isinstance(node.layer, kind)), None)
+
     def flat(self) -> Iterator["Node | Sum"]:
         """The layers that compute something themselves and the sums between them, in the order of forward."""
         for part in self.parts:

@@ -112,7 +112,7 @@ def forward_for(model: Network, mode: str) -> Forward:
 
     attend = written_out if mode == "eager" else F.scaled_dot_product_attention
     match model:
-        case PatchAttention():
+        case PatchAttention() if type(model) is PatchAttention:
             return partial(patch_attention, attend)
         case ViT():
             return partial(vit, attend, model.heads)

@@ -74,7 +74,7 @@ class Cells(Trainer):
     def done(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.epoch >= self.recipes[0].training.epochs or bool(self.failed_in.all())
 
-    def run_stretch(self, batches: Any) -> None:
+    def run_chunk(self, batches: Any) -> None:
         losses = self.take_steps(batches, self.engine.steps)
         fails_now = (self.failed_in == 0) & ~self.finite(losses)
         self.failed_in = np.where(fails_now, self.epoch + 1, self.failed_in)

@@ -35,13 +35,13 @@ class Cache(NamedTuple):
     k: Float[Array, "B S H D"]
     v: Float[Array, "B S H D"]
     bias_shape: Static | None  # a shape, not an array; None where there is no bias
-    pattern: Float[Array, "B H T S"]  # who looks at whom; a row adds up to 1, or is all 0 where nothing may be seen
+    pattern: Float[Array, "B H T S"]  # attention weights; a row adds up to 1, or is all 0 where everything is masked
 
 
 @dataclass(frozen=True)
 class Attention:
     scale: float | None = None  # None: 1 / sqrt(D), which keeps the variance of the scores at 1
-    axes: ClassVar = {"scores": "B H T S"}
+    axes: ClassVar = {"scores": "B H T S", "z": "B T H D"}
 
     def init(self, key: Key) -> None:
         return None

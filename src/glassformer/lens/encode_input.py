@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.data.dataset import TEXTS
+from glassformer.layers import Attention
 from glassformer.lens.token_maps import Labels
 from glassformer.models.t5 import Inputs
 from glassformer.predict.answers import TranslateAnswer
 from glassformer.predict.reading import Reading, check_lengths, context_of, read, row_of, tokeniser_of
 from glassformer.predict.run import Run
+from glassformer.structure import structure
 from glassformer.train.tasks import NextToken, Translate
 from glassformer.train.tasks.sequences import framed, symbol
 
@@ -23,7 +25,8 @@ class EncodedInput(NamedTuple):
 def encode_input(run: Run, text: str, target: str | None = None) -> EncodedInput:
     """`target` is what a T5 is made to write; without one, what it writes by itself."""
     if run.model.input.reads != TEXTS:
-        names = [f"token {i}" for i in range(getattr(run.model, "tokens", 0))]
+        attention = structure(run.model).first(Attention)
+        names = [f"token {i}" for i in range(attention.x.k.shape[1] if attention else 0)]
         return EncodedInput(row_of(run, "the row", text)[None], Labels(names), [])
     reading, tokeniser = read(run, "the text", text), tokeniser_of(run)
 

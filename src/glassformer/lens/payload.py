@@ -23,7 +23,7 @@ from glassformer.probabilities import softmax
 
 EXACT = 2 << 20  # numbers: more than these are written in 16 bits
 LARGEST = 4 << 20  # numbers in one tensor: a larger one is left out
-DERIVED = 1 << 20  # numbers in all tensors of who looks at whom: more are worked out in the page, from q and k
+DERIVED = 1 << 20  # numbers in all attention matrices: more are worked out in the page, from q and k
 BY_PAIR = ("scores", "pattern", "dpattern", "dscores")
 
 
@@ -171,10 +171,14 @@ def input_of(traced: Trace, trace_input: TraceInput) -> dict[str, Any]:
 
 
 def answer_of(traced: Trace, trace_input: TraceInput) -> dict[str, Any]:
-    """Of one answer for the whole input: every class. Of one for each token: what is likeliest there."""
-    p = softmax(np.asarray(traced.logits)[0])
-    labels = np.asarray(trace_input.labels)[0]
+    """Of the whole input: every class, or the numbers of a regression. Of each token: what is likeliest there."""
+    y, labels = np.asarray(traced.logits)[0], np.asarray(trace_input.labels)[0]
     plain = {"loss": traced.loss, "known": trace_input.is_known}
+    if np.issubdtype(labels.dtype, np.floating):
+        return plain | {
+            "numbers": [list(one) for one in zip(trace_input.words, y.tolist(), labels.tolist(), strict=True)]
+        }
+    p = softmax(y)
     if p.ndim == 1:
         words = list(trace_input.words) or [str(i) for i in range(len(p))]
         return plain | {"classes": words, "probabilities": p.tolist(), "label": int(labels)}

@@ -82,6 +82,11 @@ class Run:
             raise DataError(f"{self.path}: {type(self.model).__name__} reads {images.reads} (task {task}), not images")
         return images
 
+    @property
+    def gives_numbers(self) -> bool:
+        """A regression; `classes` are then the names of the numbers."""
+        return self.recipe.output_axis == "numbers"
+
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """The result as training wrote it; empty while training has not finished."""
@@ -105,7 +110,7 @@ class Run:
     def as_batch(self, x: np.ndarray) -> np.ndarray:
         """Checked, with the channel axis that grey images may leave out."""
         x = np.asarray(x)
-        if self.model.input.reads != IMAGES:
+        if self.model.input.reads not in (IMAGES, TEXTS):
             x = x.astype(np.float32) if self.model.input.reads == ROWS and np.issubdtype(x.dtype, np.number) else x
             self.model.input.check("predict", x)
             return x
@@ -114,10 +119,11 @@ class Run:
             x = x[..., None]
         if x.shape[1:] != shape or len(x) == 0:
             raise DataError(f"predict: images of shape {x.shape} came, expected (N, {', '.join(map(str, shape))})")
-        if np.issubdtype(x.dtype, np.floating):
+        if self.images.dtype and np.issubdtype(x.dtype, np.floating):
             return x.astype(np.float32)
-        if x.dtype != np.uint8:
-            raise DataError(f"predict: images of type {x.dtype} came, expected uint8, 0 to 255, or floats")
+        if x.dtype != self.model.example(1).dtype:
+            expected = "floats, as in training" if self.images.dtype else "uint8, 0 to 255"
+            raise DataError(f"predict: images of type {x.dtype} came, expected {expected}")
         return x
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
@@ -127,7 +133,7 @@ class Run:
     def predict(self, x: np.ndarray) -> np.ndarray:
         """The most likely class of each sample, (N,); of a regression its numbers, (N, K)."""
         y = self.logits(x)
-        return y if self.recipe.output_axis == "numbers" else y.argmax(axis=-1)
+        return y if self.gives_numbers else y.argmax(axis=-1)
 
     def answer(self, texts: Sequence[str]) -> list[Answer]:
         """What its task makes of each text, or of each row of numbers: "5.1,3.5,1.4,0.2"."""

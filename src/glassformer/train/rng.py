@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from glassformer.errors import CheckpointError, SettingError
-from glassformer.layers.positions import Uniform, Xavier
+from glassformer.layers.positions import Positions, Uniform, Xavier
 from glassformer.models.model import Network
 from glassformer.names import named_leaves, with_leaves
+from glassformer.structure import structure
 
 MASK = (1 << 64) - 1
 
@@ -86,7 +87,8 @@ class Xorshift:
         if not set(names) <= leaves.keys():
             raise SettingError(f"rng: xorshift repeats runs of patch_attention; this model is {type(model).__name__}")
         limits = {name: float(np.sqrt(np.float32(6.0) / np.float32(sum(leaves[name].shape)))) for name in names}
-        start = getattr(model, "start", None)  # of the positions
+        positions = structure(model).find("positions").layer
+        start = positions.start if isinstance(positions, Positions) else None
         if isinstance(start, Uniform):
             limits["positions.pos"] = start.limit
         elif not isinstance(start, Xavier):

@@ -1,6 +1,6 @@
-"""A preview: who looks at whom, and what the model says. The page's payload with a few of its tensors, made fast.
+"""A preview: the attention weights, and what the model says. The page's payload with a few of its tensors, made fast.
 
-A text is filled up to a power of two, and what fills it is cut off again: without that, every letter that is typed
+A text is padded to a power of two, and the padding is cut off again: without that, every letter that is typed
 would be a new shape, and the pass compiled anew for it.
 """
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from glassformer.layers.contract import keywords as keywords_of
 from glassformer.lens.declared import forward_axes
-from glassformer.lens.payload import DERIVED, Writer, summary
+from glassformer.lens.payload import BY_PAIR, DERIVED, Writer, summary
+from glassformer.lens.provenance import Equation, Provenance
 from glassformer.lens.studio.compile_limit import CompileLimit
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput
@@ -38,7 +39,7 @@ def preview(run: Run, trace_input: TraceInput, compile_limit: CompileLimit | Non
 
 
 def brief(traced: Trace, trace_input: TraceInput, run: str, is_filled: bool) -> dict[str, Any]:
-    """As payload() makes it, without steps, with the tensors of who looks at whom alone, and without what `filled`."""
+    """As payload() makes it, without steps, with the attention weights alone, and without padding."""
     logits = np.asarray(traced.logits)
     if is_filled and logits.ndim == 3:
         traced = replace(traced, logits=logits[:, : len(trace_input.tokens)])
@@ -56,11 +57,21 @@ def brief(traced: Trace, trace_input: TraceInput, run: str, is_filled: bool) -> 
                     size = tuple(slice(sizes.get(letter) if is_filled else None) for letter in axes[one])
                     arrays[one] = np.asarray(array)[0][size]
     derived = sum(array.size for name, array in arrays.items() if last_word(name) in SHOWN) > DERIVED
-    if not derived:
+    equations: dict[str, Equation] = {}
+    if derived:  # the page evaluates their formulas: it needs these, and what they read
+        made = Provenance(traced)
+        equations = {name: made.equations[name] for name in arrays if last_word(name) in BY_PAIR}
+        for layer in shown["attention"]:
+            name, rows, columns = f"{layer['name']}.mask", layer["queries"], layer["keys"]
+            if name in made.masks:
+                size = (len(shown["sequences"][one]) if is_filled else None for one in (rows, columns))
+                arrays[name], axes[name] = made.sample(name)[(..., *map(slice, size))], made.axes[name]
+    else:
         arrays = {name: array for name, array in arrays.items() if last_word(name) in SHOWN}
     tensors = Writer(arrays, derived=derived)
     for name in arrays:
-        tensors.add(name, "gradient" if name in traced.gradients else "value", axes[name])
+        kind = "mask" if last_word(name) == "mask" else "gradient" if name in traced.gradients else "value"
+        tensors.add(name, kind, axes[name], equations.get(name))
     return {
         **shown,
         "positions": None,

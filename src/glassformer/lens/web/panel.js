@@ -136,7 +136,7 @@ function softmaxTerms(scores, at, go) {
 function verdict(trace, tensor, at, made) {
   const value = trace.numberAt(tensor.name, at);
   const equal = isEqual(trace, tensor, value, made);
-  return h("p", { class: equal ? "small verdict" : "verdict differs", "data-equal": equal },
+  return h("p", { class: equal ? "small verdict" : "verdict differs", "data-equal": String(equal) },
     equal ? "✓ equals the stored value" : `✗ the stored value is ${number(value, 6)}`);
 }
 
