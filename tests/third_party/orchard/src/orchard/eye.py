@@ -1,12 +1,13 @@
 """Eye: a small vision transformer that squashes where others normalise.
 
-image -> patches -> linear + positions -> depth x block (glassformer's, with orchard's layer in it) -> squash -> mean -> linear
+image -> patches -> linear + positions -> depth x block (ours, with this layer in it) -> squash -> mean -> linear
 """
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+
 from glassformer.layers import (
     FeedForward,
     Linear,
@@ -23,7 +24,6 @@ from glassformer.layers import (
 from glassformer.models import Images, Network
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
-
 from orchard import dynamic_tanh
 from orchard.dynamic_tanh import DynamicTanh
 

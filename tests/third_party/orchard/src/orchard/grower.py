@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import jax
+
 from glassformer.layers import Linear, linear
 from glassformer.models import Columns, Network
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Key
-
 from orchard import dynamic_tanh
 from orchard.dynamic_tanh import DynamicTanh
 

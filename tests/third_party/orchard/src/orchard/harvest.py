@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from glassformer.losses import Loss
 from glassformer.train.tasks import Batch, Task
-
 from orchard.huber import Huber
 
 

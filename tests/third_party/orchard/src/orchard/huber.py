@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax.numpy as jnp
+
 from glassformer.errors import ShapeError
 from glassformer.losses import Loss
 from glassformer.names import tag

@@ -5,7 +5,6 @@ from pathlib import Path
 from glassformer import register
 from glassformer.native import Backward, Buffer, Plan
 from glassformer.structure import Node
-
 from orchard.dynamic_tanh import DynamicTanh
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import jax
+
 from glassformer.layers import (
     CausalSelfAttention,
     Embedding,
@@ -23,7 +24,6 @@ from glassformer.layers import (
 from glassformer.models import Network, Text
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Integer, Key
-
 from orchard import dynamic_tanh
 from orchard.dynamic_tanh import DynamicTanh
 
