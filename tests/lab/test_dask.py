@@ -14,7 +14,7 @@ from glassformer.lab import run
 from glassformer.lab.plan import load_plan
 from glassformer.lab.run import investigate
 
-from .small import lines_of, numbers_of, plan_file
+from .small import lines_of, numbers_of, plan_file, text_of_plan
 
 pytest.importorskip("distributed")
 LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard")
@@ -64,8 +64,8 @@ def workers(scheduler: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             process.wait()
 
 
-def on(address: str, plan: Path, study: Path) -> "subprocess.CompletedProcess[str]":
-    words = ["investigate", plan.name, "--out", str(study), "--cluster", address, "--json"]
+def on(address: str, plan: Path, study: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    words = ["investigate", plan.name, "--out", str(study), "--cluster", address, "--json", *more]
     return subprocess.run(
         [sys.executable, "-m", "glassformer", *words],
         capture_output=True, text=True, timeout=200, cwd=plan.parent,
@@ -122,6 +122,20 @@ def test_a_study_on_a_cluster_finds_what_it_finds_here(workers: str, tmp_path: P
     assert numbers_of(tmp_path / "far away") == numbers_of(tmp_path / "here")
     assert json.loads(result.stdout.splitlines()[-1])["answer"] == study.answer
     assert sum(bool(line["failed"]) for line in lines_of(tmp_path / "far away")) == 7
+
+
+@pytest.mark.slow
+def test_code_of_ones_own_reaches_the_cluster(workers: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\nfrom glassformer import register\nfrom glassformer.models import MLP\n"
+        '@register.model("mine")\n@dataclass(frozen=True)\nclass Mine(MLP): ...\n'
+    )
+    plan = tmp_path / "why.toml"
+    plan.write_text(text_of_plan(tmp_path, head="seeds = 3", engine="jax").replace('"mlp"', '"mine"'))
+    result = on(workers, plan, tmp_path / "study", "--code", "mine.py")
+    assert result.returncode == 0, result.stderr
+    assert len(lines_of(tmp_path / "study")) == 9
+    assert not any(line["failed"] for line in lines_of(tmp_path / "study"))
 
 
 def test_without_dask_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
