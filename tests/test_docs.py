@@ -46,7 +46,7 @@ def python_blocks(page: Path) -> list[Block]:
 
 
 def quoting_blocks(page: Path) -> list[Block]:
-    return [block for block in blocks_in(page, "python", "c", "text") if len(block.words) > 1]
+    return [block for block in blocks_in(page, "python", "c", "text", "toml") if len(block.words) > 1]
 
 
 @cache
@@ -93,6 +93,7 @@ def cache_for_pages(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
+@pytest.mark.usefixtures("registry_as_it_was")
 @pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=of_root)
 def test_code_on_the_page_runs(page, cache_for_pages, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
