@@ -25,7 +25,21 @@ from glassformer.lens.page import bundle, page, wrapped
 from glassformer.lens.payload import payload
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput, image_input
-from glassformer.models import BERT, GPT, MLP, T5, BERTFor, Images, PatchAttention, PatchBlock, RecurrentLM, ViT
+from glassformer.losses import MeanSquaredError
+from glassformer.models import (
+    BERT,
+    GPT,
+    MLP,
+    T5,
+    BERTFor,
+    Columns,
+    Images,
+    PatchAttention,
+    PatchBlock,
+    RecurrentLM,
+    TinyIris,
+    ViT,
+)
 from glassformer.models.bert_heads import TagHead
 from glassformer.models.patch_block import NormedResidual
 from glassformer.models.t5 import Inputs
@@ -81,6 +95,16 @@ def pair_view() -> tuple[Trace, TraceInput]:
     return trace(model, grown(model), x, labels=labels), trace_input
 
 
+def row_view() -> tuple[Trace, TraceInput]:
+    """A regression: two numbers, and the right ones."""
+    model = TinyIris(
+        columns=Columns(3, classes=2, mean=(0.2, -3.0, 1.5), std=(0.7, 2.0, 0.1)), tokens=2, width=4, heads=1
+    )
+    x, labels = np.array([[0.5, -1.0, 2.0]], np.float32), np.array([[1.5, -2.25]], np.float32)
+    trace_input = TraceInput("row", "a row", x, labels, True, (), words=("apples", EVIL))
+    return trace(model, grown(model), x, labels=labels, loss=MeanSquaredError()), trace_input
+
+
 GPT_SMALL = GPT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=2)
 VIEWS = {
     "vit": lambda: image_view(VIT),
@@ -95,6 +119,7 @@ VIEWS = {
     ),
     "lstm": lambda: text_view(RecurrentLM(text=Text(17, 16), width=6, hidden=6, depth=1)),
     "t5": pair_view,
+    "a regression": row_view,
 }
 SLOW = {"vit with a class token", "patch attention", "gpt, rotary", "bert", "t5"}  # each is compiled anew
 EACH_VIEW = [pytest.param(view, marks=pytest.mark.slow) if view in SLOW else view for view in VIEWS]
@@ -321,6 +346,16 @@ def test_a_page_opens_without_error_and_asks_for_nothing(tab: Tab, folder: Path,
     assert tab.problems == []
     assert [address for address in tab.requests if address != one.path.as_uri()] == []
     assert tab.run("document.querySelectorAll('img').length") == 0
+
+
+@needs_browser
+def test_the_answer_of_a_regression_is_its_numbers(tab: Tab, folder: Path) -> None:
+    one = seen(tab, folder, "a regression")
+    one.open()
+    said = np.asarray(one.traced.logits)[0]
+    shown = tab.text("section.answer")
+    assert f"apples{said[0]:.4g} · right is 1.500" in shown.replace("\u2212", "-")
+    assert "%" not in shown
 
 
 @needs_browser
