@@ -19,7 +19,7 @@ BELOW = ("layers", "losses", "models", "check")  # check: cases name what they c
 CLASSES = {
     name
     for name, value in vars(models).items()
-    if isinstance(value, type) and hasattr(value, "backward") and value is not models.model.Network
+    if isinstance(value, type) and hasattr(value, "backward") and value is not models.Network
 } | {"RecurrentClassifier", "RecurrentLM", "TinyIris"}
 ALLOWED = {
     # file: why it may

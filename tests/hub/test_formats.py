@@ -5,7 +5,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from glassformer.train.run import load
 
 from glassformer.hub import formats
 from glassformer.hub.folder import read_folder, write_folder
@@ -14,6 +13,7 @@ from glassformer.hub.run import write_run
 from glassformer.hub.tensors import linear, to_ours, to_theirs
 from glassformer.models import MLP, Images
 from glassformer.names import recording, visiting
+from glassformer.predict.run import load
 from glassformer.train.tasks import Classify
 
 from .builders import MODELS, drawn

@@ -47,7 +47,7 @@ def make_table(
         if not np.isfinite(x.astype(np.float32)).all():
             raise DataError(f"{where} rows hold a value that is no finite number of 32 bits; remove it or fill it in")
         checked.append(Table(x.astype(np.float32), labels))
-    return with_labels(Dataset(name, *checked, classes), numbers=numbers)
+    return with_labels(Dataset(name, checked[0], checked[1], classes), numbers=numbers)
 
 
 def load_csv(path: Path, *, name: str = "", split: int = 0, numbers: bool = False) -> Dataset:
