@@ -54,7 +54,7 @@ def test_maps_are_those_of_the_forward_and_their_rows_add_up_to_one(
         assert (pattern >= 0).all()
         np.testing.assert_allclose(pattern.sum(axis=-1), 1, atol=1e-5)
         assert pattern.std() > 0.01
-    _, cache = jax.jit(model.forward)(params, images)
+    _, cache = model.forward(params, images)
     np.testing.assert_array_equal(maps[names[0]], named_leaves(cache)[names[0]])
 
 

@@ -300,7 +300,7 @@ def test_steps_that_are_refused() -> None:
 
 
 def test_what_has_no_c_twin_is_named() -> None:
-    with pytest.raises(EngineError, match="the native decoder reads one text a row, and ViT images"):
+    with pytest.raises(EngineError, match="the native decoder has no ViT yet: it reads one text a row"):
         NativeDecoder(ViT(), None)
     bert = BERT(text=Text(30, 9), width=10, hidden=17, heads=1, depth=1)
     with pytest.raises(EngineError, match=r"the native decoder has no \w+ yet \(.*\): it expects \w+ there"):

@@ -355,7 +355,7 @@ def test_a_start_of_another_model(learned: Callable[[str], Path], tmp_path: Path
         (RecurrentClassifier(), NextToken(), "next-token came, and RecurrentClassifier does classify"),
         (T5(), Span(), "span came, and T5 does translate"),
         (BERT(), Translate(), "translate came, and BERT does masked, classify, tag, span; say --task masked"),
-        (BERTFor(BERT(), SpanHead(768)), NextToken(), "next-token came, and BERTFor does masked, classify, tag, span"),
+        (BERTFor(BERT(), SpanHead(768)), NextToken(), "next-token came, and BERTFor does span, masked, classify, tag"),
         (ViT(), Tag(), "tag came, and ViT does classify, regress; say --task classify"),
         (TinyIris(), Masked(), "masked came, and TinyIris does classify"),
     ],

@@ -38,7 +38,7 @@ class MeanSquaredError(Loss):
             raise ShapeError(f"mean squared error: labels of shape {came} came, expected one per number: {x.shape}")
         weights = jnp.ones_like(x) if weights is None else weights.astype(x.dtype)
         share = tag("share", weights / jnp.sum(weights))
-        d = tag("d", x - labels)
+        d = tag("d", x - labels.astype(x.dtype))
         loss = tag("loss", weighted(share, d * d))
         return loss, Cache(d=d, share=share)
 

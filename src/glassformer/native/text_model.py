@@ -82,7 +82,9 @@ def text_model(model: Any) -> TextModel:
     """Refuses, by name, what has no C twin."""
     x = model.example(1)
     if not isinstance(x, jax.ShapeDtypeStruct) or x.ndim != 2 or not jnp.issubdtype(x.dtype, jnp.integer):
-        raise EngineError(f"the native decoder reads one text a row, and {type(model).__name__} {model.input.reads}")
+        raise EngineError(
+            f"the native decoder has no {type(model).__name__} yet: it reads one text a row, and nothing else"
+        )
     graph = structure(model)
     steps = deque(steps_of(graph))
     embed = take(steps, Embedding, graph.x)
