@@ -20,6 +20,7 @@ if "XLA_FLAGS" not in os.environ:  # else they are the user's, or those of the p
 
 import jax  # noqa: E402 - it reads the environment
 
+from glassformer import registry  # noqa: E402
 from glassformer.native import build  # noqa: E402
 
 MOST = 3 << 30  # bytes of one process
@@ -32,6 +33,21 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(build.VARIABLE, str(shared / "native"))
         yield
+
+
+@pytest.fixture
+def registry_as_it_was() -> Iterator[None]:
+    """Whatever a test registers is forgotten again."""
+    before = {what: dict(things) for what, things in registry._registered.items()}
+    code, loaded = dict(registry._code), set(registry._loaded)
+    yield
+    for what, things in before.items():
+        registry._registered[what].clear()
+        registry._registered[what].update(things)
+    for file in registry._code.keys() - code.keys():
+        sys.modules.pop(registry._code.pop(file).__name__)
+    registry._loaded.intersection_update(loaded)
+    registry._entry_points.cache_clear()
 
 
 @pytest.fixture(autouse=True, scope="module")

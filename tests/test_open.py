@@ -25,9 +25,6 @@ ALLOWED = {
     # file: why it may
     "bench/peers.py": "each model that is measured has a twin in PyTorch, written for it",
     "hub/bert.py": "a published format is mapped to a class",
-    "hub/gpt2.py": "a published format is mapped to a class",
-    "hub/t5.py": "a published format is mapped to a class",
-    "hub/vit.py": "a published format is mapped to a class",
 }
 
 

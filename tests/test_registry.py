@@ -29,21 +29,7 @@ class Own(MLP):
 """
 
 
-@pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    """Whatever a test registers is forgotten again."""
-    before = {what: dict(things) for what, things in registry._registered.items()}
-    code, modules = dict(registry._code), set(sys.modules)
-    yield
-    for what, things in before.items():
-        registry._registered[what].clear()
-        registry._registered[what].update(things)
-    registry._code.clear()
-    registry._code.update(code)
-    registry._loaded.clear()
-    registry._entry_points.cache_clear()
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("registry_as_it_was")
 
 
 def written(folder: Path, text: str, name: str = "mine.py") -> Path:
@@ -102,7 +88,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package as pip installs it: its code, and what it says of itself."""
     written(tmp_path, "import sys\nsys.stdout.write('imported')\n" + MODEL.format(name="theirs"), "their_package.py")
     about = tmp_path / "their_package-1.0.dist-info"
@@ -112,7 +98,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     written(about, points, "entry_points.txt")
     monkeypatch.syspath_prepend(str(tmp_path))
     registry._entry_points.cache_clear()
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("their_package", None)
 
 
 def test_an_installed_package_is_imported_when_its_name_is_looked_up(package: Path, capsys: Any) -> None:

@@ -17,6 +17,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "files",
     "tables",
     "probabilities",
+    "formula_functions",
     "formulas",
     "registry",
     "layers",
@@ -35,6 +36,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "bench",
     "lab",
     "plans",
+    "templates",
     "api",
     "cli",
 ]

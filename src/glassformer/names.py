@@ -116,7 +116,7 @@ def visiting(visitor: Visitor) -> Iterator[None]:
 
 
 def is_visited() -> bool:
-    """Whether anyone is looking. For loops that compile their body once, and must hand out its values stacked."""
+    """Whether there is a visitor. For `lax.scan`, whose body is traced once: its values are then tagged stacked."""
     return _visitor.get() is not None
 
 

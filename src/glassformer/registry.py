@@ -8,8 +8,8 @@
 
 A name becomes known when the code that registers it is imported: in Python, by `load_code(file)`, or from an installed
 package that names it in an entry point (group `glassformer.models`, `.layers`, `.inputs`, `.tasks`, `.losses`,
-`.parts`, `.data`, `.kernels`), which is imported when the name is looked up. Nothing else is ever imported: a run
-folder can name what is installed or given, and no more.
+`.parts`, `.data`; in `.kernels` the name is that of the layer, `package.module.Layer`), which is imported when the name
+is looked up. Nothing else is ever imported: a run folder can name what is installed or given, and no more.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from glassformer.errors import ContractError, FileError, SettingError
 
@@ -36,6 +36,15 @@ KINDS = {  # what a recipe can name by `kind`, and the entry points' groups
     "part": "glassformer.parts",
 }
 GROUPS = {**KINDS, "data": "glassformer.data", "kernel": "glassformer.kernels"}
+
+
+class Kernel(NamedTuple):
+    """How a layer is computed in C."""
+
+    entry: Callable[..., Any]  # native/kernels.py: it writes the calls into a plan
+    include: Path | None  # where its headers lie; None: glassformer's own folder
+    reads_input: bool  # given the samples as they come, where the layer is the first one
+
 
 _registered: dict[str, dict[str, Any]] = {what: {} for what in GROUPS}
 _loaded: set[EntryPoint] = set()
@@ -73,9 +82,20 @@ class Register:
         """A reader of data, `(word: str) -> Dataset | Texts`, for a name or a file's ending, `.parquet`."""
         return _adder("data", name)
 
-    def kernel(self, name: str) -> Callable[[Thing], Thing]:
-        """The C of a layer for the native engine (native/)."""
-        return _adder("kernel", name)
+    def kernel(
+        self, layer: type, include: str | Path | None = None, *, reads_input: bool = False
+    ) -> Callable[[Thing], Thing]:
+        """The C of a layer for the native engine: above the function that writes its calls into a plan.
+
+        `include` is the folder of the headers that the calls name. docs/native.md, "A kernel of your own".
+        """
+
+        def add(entry: Thing) -> Thing:
+            folder = None if include is None else Path(include).resolve()
+            _add("kernel", _origin(layer), Kernel(cast(Callable[..., Any], entry), folder, reads_input))
+            return entry
+
+        return add
 
 
 register = Register()
@@ -99,6 +119,8 @@ def _add(what: str, name: str, thing: Any) -> None:
 
 
 def _origin(thing: Any) -> str:
+    """Where it is defined: orchard.layers.ChannelGain. Of a kernel, its function."""
+    thing = thing.entry if isinstance(thing, Kernel) else thing
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
 
 
@@ -120,6 +142,12 @@ def registered(what: str) -> dict[str, Any]:
     return dict(_registered[what])
 
 
+def of_code(what: str) -> dict[str, Any]:
+    """What the files of `load_code` have registered, by name."""
+    modules = {module.__name__ for module in _code.values()}
+    return {name: thing for name, thing in _registered[what].items() if thing.__module__ in modules}
+
+
 def kind_of(cls: type) -> str | None:
     """The name of a class; None where it has none."""
     for things in (_registered[what] for what in KINDS):
@@ -135,6 +163,11 @@ def kind_of(cls: type) -> str | None:
     return None
 
 
+def kernel_of(layer: type) -> Kernel | None:
+    """The C of a layer class."""
+    return find("kernel", _origin(layer))
+
+
 def _load(what: str, point: EntryPoint) -> None:
     if point in _loaded:
         return
@@ -146,7 +179,8 @@ def _load(what: str, point: EntryPoint) -> None:
             f"{what} {point.name!r}: the installed package {package} cannot give it: {type(error).__name__}: {error}"
         ) from error
     _loaded.add(point)
-    _add(what, point.name, thing)
+    if what != "kernel":  # whose module has `@register.kernel(Layer)` in it
+        _add(what, point.name, thing)
 
 
 @lru_cache

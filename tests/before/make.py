@@ -88,7 +88,7 @@ class Stop(Listener):
     def epoch(self, row: Row) -> None:
         self.stop = not self.within
 
-    def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
+    def chunk(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
         self.stop |= self.within and (epoch, step) == (2, 3)
 
     def interrupted(self) -> bool:
@@ -98,7 +98,7 @@ class Stop(Listener):
 def make(name: str) -> dict[str, Any]:
     """One folder, and what is expected of it."""
     preset, settings = RUNS[name]
-    loop.STRETCH_SECONDS = 0.0 if name == WITHIN else 0.5  # one step at a time
+    loop.CHUNK_SECONDS = 0.0 if name == WITHIN else 0.5  # one step at a time
     try:
         glassformer.fit(preset, out=BEFORE / name, training__epochs=2, listener=Stop(name == WITHIN), **settings)
     except InterruptedRunError as error:

@@ -77,7 +77,7 @@ def test_a_language_model_that_looks_ahead_would_be_noticed(mode: str, monkeypat
     assert min(differences(small_gpt(), small_gpt(), mode)) > 1e-4
 
 
-def test_pytorch_is_given_the_stretches_that_the_jax_engine_draws() -> None:
+def test_pytorch_is_given_the_windows_that_the_jax_engine_draws() -> None:
     """Each begins somewhere in its own part of the stream, and its labels are the tokens one further on."""
     pytest.importorskip("torch")
     recipe = small("gpt-nano")

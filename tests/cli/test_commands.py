@@ -47,7 +47,7 @@ unfinished = 3
 '''
 COMMANDS = [
     *(("train",), ("eval",), ("predict",), ("attend",), ("trace",), ("info",), ("gradcheck",), ("data",), ("bench",)),
-    *(("generate",), ("import",), ("export",)),
+    *(("generate",), ("import",), ("export",), ("template",)),
     *(("view",), ("studio",), ("investigate",), ("diagnose",)),
     *(
         ("bench", "gradients"),

@@ -166,7 +166,7 @@ def test_the_loss_of_a_language_model(runs: dict[str, Run]) -> None:
     assert found["perplexity"] == pytest.approx(exp(found["loss"]))
     assert found["count"] == len(log_p) // 13
     heading, text = printed(run).splitlines()
-    assert heading.endswith(f" on the {found['count']} test stretches of 13 symbols of numbers")
+    assert heading.endswith(f" on the {found['count']} test windows of 13 symbols of numbers")
     assert text.endswith(f"loss {found['loss']:.4f} nats (perplexity {found['perplexity']:.2f})")
 
 

@@ -561,7 +561,7 @@ def test_every_control_is_reached_by_the_keyboard(studio: Studio) -> None:
         reached.append(tab.run(f"{name}.id || {name}.getAttribute('aria-label') || {name}.title || {name}.textContent"))
     wanted = {"run", "compare", "Look", "Light or dark", "Pen", "Undo (z)", "Clear (c)", "Choose an image file"}
     wanted |= {"Number of the test sample", "Next test sample (])", "Any test sample (r)", "head 0", "Forward"}
-    wanted |= {"the input, the answer, the attention", "draw", "whom a patch or token looks at"} - wanted
+    wanted |= {"the input, the answer, the attention", "draw", "the attention weights of a patch or token"} - wanted
     assert wanted - {"Look", "Pen", "Forward"} - set(reached) == set()
     assert any(one.startswith("The input") for one in reached)  # the picture itself, from patch to patch
 

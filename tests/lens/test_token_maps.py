@@ -11,7 +11,7 @@ from glassformer.errors import SettingError, ShapeError
 from glassformer.lens.attention_kind import Kind
 from glassformer.lens.token_maps import Labels, TokenMap, chosen, token_maps
 from glassformer.lens.token_picture import Letters, Section, families_for, token_picture
-from glassformer.lens.token_rows import cells, stretches, token_rows
+from glassformer.lens.token_rows import cells, line_breaks, token_rows
 from glassformer.models import GPT, T5
 
 YELLOW, PURPLE, GREY, ORANGE = (253, 231, 37), (68, 1, 84), (238, 238, 242), (255, 106, 0)
@@ -78,9 +78,9 @@ def test_long_texts_go_on_below() -> None:
     assert max(map(len, lines[1:])) == 70
 
 
-def test_cells_and_stretches() -> None:
+def test_cells_and_line_breaks() -> None:
     assert [cells(text) for text in ("ab", "日本", "e\u0301", "\u0301")] == [2, 4, 1, 0]
-    assert list(stretches([4, 1, 1, 9, 1], 6)) == [(0, 3), (3, 4), (4, 5)]
+    assert list(line_breaks([4, 1, 1, 9, 1], 6)) == [(0, 3), (3, 4), (4, 5)]
 
 
 def test_nothing_is_looked_at() -> None:

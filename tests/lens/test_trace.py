@@ -206,12 +206,13 @@ def test_a_layer_that_takes_nothing_else_says_so() -> None:
 
 TINY = MLP(Images((1, 2, 1), classes=2, std=1 / 255), hidden=(2,))  # prepared, a pixel is what it was
 TABLE = """\
-MLP: 10 values, 8 gradients, loss 0.6931
+MLP: 11 values, 9 gradients, loss 0.6931
 name         shape       mean  spread    norm
 -----------  -------  -------  ------  ------
 
 forward
 prepare.y    1x1x2x1      1.5     0.5   2.236
+flatten.y    1x2          1.5     0.5   2.236
 layers.0.x   1x2          1.5     0.5   2.236
 layers.0.y   1x2            1       2   3.162
 relu.0.y     1x2          1.5     1.5       3
@@ -230,6 +231,7 @@ layers.1.dx  1x2          0.5     0.5       1
 relu.0.dy    1x2          0.5     0.5       1
 layers.0.dy  1x2            0       0       0
 layers.0.dx  1x2            0       0       0
+flatten.dy   1x2            0       0       0
 prepare.dy   1x1x2x1        0       0       0
 
 parameters

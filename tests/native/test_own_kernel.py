@@ -2,20 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-import glassformer
-from glassformer import registry
-from glassformer.errors import EngineError
-from glassformer.native import build, kernels, register_kernel
-from glassformer.native.kernels import KERNELS
+from glassformer import register, registry
+from glassformer.errors import EngineError, SettingError
+from glassformer.native import build
 from glassformer.native.lower import plan_for
 from glassformer.train.jax_engine import JaxEngine
 
-from .own_kernel import Scale, Scaled, register, scale
+from .own_kernel import Scale, Scaled, give_kernel, scale
 from .test_models import (
     curves,
     error,
@@ -27,14 +26,19 @@ from .test_models import (
     true_gradient,
 )
 
+NAME = f"{Scale.__module__}.{Scale.__qualname__}"
 HERE = Path(__file__).with_name("own_kernel")
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    register()
+    give_kernel()
     yield
-    KERNELS.pop(Scale, None)
+    forget_kernel()
+
+
+def forget_kernel() -> None:
+    registry._registered["kernel"].pop(NAME, None)
 
 
 def test_its_gradients_are_those_of_jax() -> None:
@@ -64,19 +68,32 @@ def test_it_trains_and_scores() -> None:
 
 
 def test_what_is_not_registered_is_named() -> None:
-    KERNELS.pop(Scale)
+    forget_kernel()
     with pytest.raises(EngineError, match=r"the native engine has no Scale yet \(scale\)"):
         plan_for(Scaled(), 1)
 
 
-def test_it_is_found_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an installed package has its entry point: asked for when a layer has no C yet."""
-    KERNELS.pop(Scale)
-    monkeypatch.setattr(kernels, "ASKED", set())
-    monkeypatch.setitem(registry._registered, "kernel", {})
-    glassformer.register.kernel("scale")(register)
-    assert Scale not in KERNELS
-    assert [call.kernel for call in plan_for(Scaled(), 1).forward].count("scale_forward") == 2
+def test_it_is_found_in_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name of the layer; the package's other kernels are not imported."""
+    forget_kernel()
+    about = tmp_path / "their_kernels-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-kernels\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        f"[glassformer.kernels]\n{NAME} = their_kernels:scale\nother.Layer = not_there:x\n"
+    )
+    (tmp_path / "their_kernels.py").write_text(
+        "import sys\n"
+        "from glassformer import register\n"
+        f"own = sys.modules[{Scale.__module__!r}]\n"
+        f"scale = register.kernel(own.Scale, include={str(HERE)!r})(own.scale)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry._entry_points.cache_clear()
+    try:
+        assert [call.kernel for call in plan_for(Scaled(), 1).forward].count("scale_forward") == 2
+    finally:
+        registry._entry_points.cache_clear()
 
 
 def test_the_header_decides_what_is_built(tmp_path: Path) -> None:
@@ -89,8 +106,16 @@ def test_the_header_decides_what_is_built(tmp_path: Path) -> None:
 
 
 def test_a_header_that_another_folder_has(tmp_path: Path) -> None:
+    register.kernel(Scale, include=tmp_path)(scale)
     with pytest.raises(EngineError, match=r"no header \(\*\.h\) lies in"):
-        register_kernel(Scale, scale, include=tmp_path)
+        plan_for(Scaled(), 1)
     (tmp_path / "linear.h").write_text("")
     with pytest.raises(EngineError, match=r"linear\.h lies in .* and in .*; rename the new one"):
-        register_kernel(Scale, scale, include=tmp_path)
+        plan_for(Scaled(), 1)
+
+
+def test_a_layer_has_one_kernel() -> None:
+    with pytest.raises(SettingError, match=r"register\.kernel\('.*Scale'\): .*other came, and .*scale has this name"):
+
+        @register.kernel(Scale)
+        def other(plan: Any, node: Any, x: Any) -> None: ...

@@ -87,12 +87,12 @@ def without_validation(recipe: Recipe) -> Recipe:
 
 
 class Stop(Listener):
-    """Asks for a stop after so many stretches."""
+    """Asks for a stop after so many chunks."""
 
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
+    def chunk(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
         self.left -= 1
 
     def interrupted(self) -> bool:

@@ -133,11 +133,11 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_samples(tmp_path: Path) -> No
     assert fit.finish(made)["loss"] == pytest.approx((10 * sum(losses[:10]) + 3 * losses[10]) / 103, abs=1e-9)
 
 
-def test_stretches_are_told_and_grow(tmp_path: Path) -> None:
+def test_chunks_are_told_and_grow(tmp_path: Path) -> None:
     told: list[tuple[int, int, int]] = []
 
     class Told(Listener):
-        def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
+        def chunk(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
             told.append((epoch, step, steps))
             assert np.isfinite(loss)
             assert samples_per_second > 0
@@ -149,5 +149,5 @@ def test_stretches_are_told_and_grow(tmp_path: Path) -> None:
 
 
 def test_label_smoothing_chooses_the_loss() -> None:
-    assert Training(label_smoothing=0.1).loss == LabelSmoothing(0.1)
-    assert Training().loss == CrossEntropy()
+    assert Recipe(training=Training(label_smoothing=0.1)).loss == LabelSmoothing(0.1)
+    assert Recipe().loss == CrossEntropy()

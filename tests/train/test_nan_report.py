@@ -83,7 +83,7 @@ def test_the_layer_where_it_begins_is_named(name: str, first: str, tmp_path: Pat
     assert_last_epoch_is_kept(tmp_path, epoch=1)
 
 
-def test_the_step_is_found_in_the_middle_of_a_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_is_found_in_the_middle_of_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One image of 93 has a pixel that no float holds; the step that takes it is the one that is named."""
     recipe = small_recipe()
     loop = Loop(recipe, small_data(), RunFolder(tmp_path), Listener())

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -33,13 +32,7 @@ SMALL = TinyIris(tokens=2, width=4, heads=1)
 QUICK = Training(epochs=2, batch=10)
 
 
-@pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    before = {what: dict(things) for what, things in registry._registered.items()}
-    yield
-    for what, things in before.items():
-        registry._registered[what].clear()
-        registry._registered[what].update(things)
+pytestmark = pytest.mark.usefixtures("registry_as_it_was")
 
 
 def test_regression_on_float_arrays_from_fit_to_predict(tmp_path: Path) -> None:
@@ -102,6 +95,7 @@ def test_float_images_of_any_scale() -> None:
     assert data.train.images.dtype == np.float32
     model = resolved(recipe, data).model
     pixels, _ = model.input.prepare.forward(None, jnp.asarray(data.train.images))  # pyright: ignore[reportAttributeAccessIssue]
+    assert model.example(2).dtype == np.float32
     assert (float(pixels.mean()), float(pixels.std())) == (pytest.approx(0, abs=1e-4), pytest.approx(1, rel=1e-4))
 
 

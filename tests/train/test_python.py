@@ -148,7 +148,8 @@ def test_arrays_that_do_not_fit(images: np.ndarray | None, labels: np.ndarray | 
     ("arrays", "message"),
     [
         ((IMAGES, LABELS), "fit: 2 arrays came, expected four: train images, train labels, test images, test labels"),
-        ((IMAGES.astype(float), LABELS, IMAGES, LABELS), "arrays: training images are float64, expected uint8"),
+        ((IMAGES.astype(int), LABELS, IMAGES, LABELS), "arrays: training images are int64, expected uint8"),
+        ((IMAGES.astype(float), LABELS, IMAGES, LABELS), "arrays: training images are float32, test images uint8"),
         ((IMAGES, LABELS, IMAGES[:, 0], LABELS), "arrays: training images are 8x8x1, test images 8x1x1"),
         ((IMAGES, LABELS[:3], IMAGES, LABELS), "arrays: training images are 4, their labels 3"),
         ((IMAGES, LABELS, IMAGES, LABELS + 5), "arrays: test label 5 of sample 0 is out of range"),

@@ -20,8 +20,8 @@ from .small import MADE, Stop, assert_same_run, small_data, small_recipe, small_
 EPOCHS = 2
 WRITES = 3 + EPOCHS * 3 + 2  # recipe, log, state; each epoch's model, log, state; metrics, curves
 
-# Ends itself with `kill -9`: as the n-th file is put in its place, or after the n-th stretch, of one step each but for
-# the first. "saved": every stretch is saved.
+# Ends itself with `kill -9`: as the n-th file is put in its place, or after the n-th chunk, of one step each but for
+# the first. "saved": every chunk is saved.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -38,15 +38,15 @@ def count(here):
         os.kill(os.getpid(), signal.SIGKILL)
 
 class Watch(loop.Listener):
-    def stretch(self, *_):
-        count("stretch")
+    def chunk(self, *_):
+        count("chunk")
 
 def replace(self, target, replace=Path.replace):
     count("write")
     return replace(self, target)
 
 Path.replace = replace
-loop.STRETCH_SECONDS = 0.0
+loop.CHUNK_SECONDS = 0.0
 loop.SAVE_SECONDS = 0.0 if saved else 60.0
 fit.resume(run, Watch())
 """
@@ -54,23 +54,23 @@ fit.resume(run, Watch())
 
 COMMAND = "from glassformer.cli import main; main()"
 
-# Ctrl-C during the seventh stretch: in the second epoch, of which nine steps of twelve are then done.
+# Ctrl-C during the seventh chunk: in the second epoch, of which nine steps of twelve are then done.
 CTRL_C = """
 import os, signal
 from glassformer.cli.training_progress import TrainingProgress
 from glassformer.train import loop
 
-stretches = 0
+chunks = 0
 
-def stretch(self, *told, draw=TrainingProgress.stretch):
-    global stretches
-    stretches += 1
-    if stretches == 7:
+def chunk(self, *told, draw=TrainingProgress.chunk):
+    global chunks
+    chunks += 1
+    if chunks == 7:
         os.kill(os.getpid(), signal.SIGINT)
     draw(self, *told)
 
-loop.STRETCH_SECONDS = 0.0
-TrainingProgress.stretch = stretch
+loop.CHUNK_SECONDS = 0.0
+TrainingProgress.chunk = chunk
 """
 
 
@@ -102,7 +102,7 @@ def begin(kind: str, data_file: str, path: Path, listener: Listener) -> Loop:
 def test_stopped_in_the_middle_of_an_epoch(
     kind: str, data_file: str, whole: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "STRETCH_SECONDS", 0.0)  # one step at a time, after a first stretch of eight
+    monkeypatch.setattr(loop, "CHUNK_SECONDS", 0.0)  # one step at a time, after a first chunk of eight
     run = tmp_path / "run"
     with pytest.raises(InterruptedRunError, match=f"stopped in epoch 1 and saved; go on with --resume {run}"):
         fit.finish(begin(kind, data_file, run, Stop(after=1)))
@@ -205,10 +205,10 @@ def test_stopped_at_every_file_that_is_written(
     assert {file.name for file in tmp_path.iterdir()} == {file.name for file in whole["momentum"].iterdir()}
 
 
-# An epoch has three stretches and writes model, log and state.
+# An epoch has three chunks and writes model, log and state.
 @pytest.mark.parametrize(
     ("where", "n"),
-    [("write", 1), ("write", 2), ("write", 3), ("write", 4), ("stretch", 2), ("stretch", 5), ("stretch saved", 3)],
+    [("write", 1), ("write", 2), ("write", 3), ("write", 4), ("chunk", 2), ("chunk", 5), ("chunk saved", 3)],
 )
 def test_killed(
     where: str, n: int, data_file: str, whole: dict[str, Path], tmp_path: Path, compiled_once: dict[str, str]
@@ -242,7 +242,7 @@ def test_ctrl_c_on_the_command_line(data_file: str, tmp_path: Path, compiled_onc
     stopped = command(*options, "--out", "run", script=CTRL_C + COMMAND)
     assert stopped.returncode == 1
     assert stopped.stderr.splitlines()[-2:] == [
-        "stopping after this stretch; press Ctrl-C again to stop at once",
+        "stopping after this chunk; press Ctrl-C again to stop at once",
         "glassformer: stopped in epoch 2 and saved; go on with --resume run",
     ]
     assert stopped.stdout == ""

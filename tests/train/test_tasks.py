@@ -89,18 +89,18 @@ def test_next_token_is_one_stream(letters: Tokeniser) -> None:
     assert (batch.weights, batch.keywords) == (None, {})
 
 
-@pytest.mark.parametrize(("tokens", "stretches"), [(4, 1), (6, 1), (7, 2), (100, 33)])
-def test_scoring_asks_for_every_token_once(tokens: int, stretches: int) -> None:
-    """Of three-token stretches: all but the first token, and what is left over at the end."""
+@pytest.mark.parametrize(("tokens", "windows"), [(4, 1), (6, 1), (7, 2), (100, 33)])
+def test_scoring_asks_for_every_token_once(tokens: int, windows: int) -> None:
+    """Of three-token windows: all but the first token, and what is left over at the end."""
     samples = Stream(np.arange(tokens, dtype=np.int32), Static(3))
-    assert NextToken().count(samples) == stretches
+    assert NextToken().count(samples) == windows
     batch = whole(NextToken(), samples)
-    np.testing.assert_array_equal(batch.x.ravel(), np.arange(3 * stretches))
-    np.testing.assert_array_equal(batch.labels.ravel(), 1 + np.arange(3 * stretches))
+    np.testing.assert_array_equal(batch.x.ravel(), np.arange(3 * windows))
+    np.testing.assert_array_equal(batch.labels.ravel(), 1 + np.arange(3 * windows))
 
 
 @pytest.mark.parametrize("tokens", [9, 13, 16])
-def test_training_stretches_begin_anywhere_and_stay_inside(tokens: int) -> None:
+def test_training_windows_begin_anywhere_and_stay_inside(tokens: int) -> None:
     samples = Stream(np.arange(tokens), Static(4))  # each token is its place
     chosen = np.arange(NextToken().count(samples))
     draw = quick(jax.vmap(NextToken().drawn, in_axes=(None, None, 0)))
@@ -462,7 +462,7 @@ def side_by_side(x: Any) -> Any:
 @pytest.mark.parametrize("at_once", [3, 200])
 @pytest.mark.parametrize("kind", OF_TEXTS)
 def test_scores_are_those_of_numpy(kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten texts or eight stretches, three at a time or all at once: the last part is filled up."""
+    """Ten texts or eight windows, three at a time or all at once: the last part is filled up."""
     recipe, data = ready(small_text_recipe(kind), uneven_texts())
     task, test = recipe.task, data.test
     monkeypatch.setattr(type(task), "at_once", at_once)

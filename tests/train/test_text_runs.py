@@ -14,7 +14,7 @@ from glassformer.data import Dataset
 from glassformer.data.iris import load_iris
 from glassformer.data.table import Table, load_csv
 from glassformer.data.tokeniser_training import BytePairs, Characters
-from glassformer.errors import CheckpointError, DataError, EngineError, SettingError
+from glassformer.errors import CheckpointError, DataError, EngineError, SettingError, ShapeError
 from glassformer.models import (
     BERT,
     GPT,
@@ -131,7 +131,7 @@ def test_what_the_folder_of_a_run_on_a_table_holds(learned: Callable[[str], Path
     assert {file.name for file in path.iterdir()} == FILES
     run = glassformer.load(path)
     assert (run.tokeniser, run.classes) == (None, ("setosa", "versicolor", "virginica"))
-    with pytest.raises(DataError, match=r"iris: TinyIris reads rows of numbers \(task classify\), not images"):
+    with pytest.raises(ShapeError, match=r"predict: .*of shape \(1, 8, 8, 1\) came, expected floats \(batch, 4\)"):
         run.predict(np.zeros((1, 8, 8, 1), np.uint8))
     score = run.score()
     assert score.accuracy == pytest.approx(run.metrics["test_accuracy"])
@@ -149,7 +149,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_bit(kind: str, tmp_path: Path, mo
     fit.train(recipe, data, tmp_path / "whole", Listener())
     assert len(log_of(tmp_path / "whole")) == 3
 
-    monkeypatch.setattr(loop, "STRETCH_SECONDS", 0.0)  # one step at a time
+    monkeypatch.setattr(loop, "CHUNK_SECONDS", 0.0)  # one step at a time
     stop = Stop(after=0)
     made = Loop(recipe, data, RunFolder(tmp_path / "run"), stop)
     made.steps_at_once, stop.left = 1, made.engine.steps + 2
@@ -356,7 +356,7 @@ def test_a_start_of_another_model(learned: Callable[[str], Path], tmp_path: Path
         (T5(), Span(), "span came, and T5 does translate"),
         (BERT(), Translate(), "translate came, and BERT does masked, classify, tag, span; say --task masked"),
         (BERTFor(BERT(), SpanHead(768)), NextToken(), "next-token came, and BERTFor does masked, classify, tag, span"),
-        (ViT(), Tag(), "tag came, and ViT does classify; say --task classify"),
+        (ViT(), Tag(), "tag came, and ViT does classify, regress; say --task classify"),
         (TinyIris(), Masked(), "masked came, and TinyIris does classify"),
     ],
 )

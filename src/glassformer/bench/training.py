@@ -2,7 +2,7 @@
 
 Ours are the engines as `glassformer train` runs them: the native one on one core and on all, where it has the model,
 and jax. They make each batch within the step: out of bytes, which they gather, scale and cut into patches, or out of a
-stream of tokens, from which they draw stretches. PyTorch is given all batches ready. Only random shifts, clipping and
+stream of tokens, from which they draw windows. PyTorch is given all batches ready. Only random shifts, clipping and
 the schedule of the learning rate are left out of the recipe, for all.
 """
 

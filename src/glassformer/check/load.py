@@ -1,9 +1,10 @@
-"""A layer from a user's own file: `mine.py:MyLayer`, `mine.py:MyLayer(width=6)`, or the name of an instance."""
+"""A user's own layer: in a file, `mine.py:MyLayer`, `mine.py:MyLayer(width=6)` or an instance there; or registered."""
 
 import ast
 import inspect
 from typing import Any
 
+from glassformer import registry
 from glassformer.errors import ContractError, UnknownNameError
 from glassformer.layers.contract import Layer
 from glassformer.names import nearest
@@ -16,7 +17,21 @@ def load_layer(address: str) -> Layer:
     name, arguments, settings = parse(expression, address)
     if not hasattr(module, name):
         raise UnknownNameError(f"{file}: nothing is called {name!r} there{nearest(name, vars(module))}")
-    layer = getattr(module, name)
+    return as_layer(getattr(module, name), name, arguments, settings, address)
+
+
+def registered_layer(address: str) -> Layer | None:
+    """An own layer, loss or model by the name it is registered under: `my-net`, `gain(width=6)`; else None."""
+    name, bracket, rest = address.partition("(")
+    for what in ("model", "layer", "loss"):
+        found = registry.find(what, name.strip())
+        if found and not found.__module__.startswith("glassformer."):
+            _, arguments, settings = parse(f"_{bracket}{rest}", address)
+            return as_layer(found, name, arguments, settings, address)
+    return None
+
+
+def as_layer(layer: Any, name: str, arguments: list[Any], settings: dict[str, Any], address: str) -> Layer:
     if isinstance(layer, type) or arguments or settings:
         layer = construct(layer, arguments, settings, address)
     missing = [method for method in ("init", "forward", "backward") if not callable(getattr(layer, method, None))]
@@ -47,6 +62,6 @@ def construct(layer: Any, arguments: list[Any], settings: dict[str, Any], addres
     except TypeError as error:
         wanted = inspect.signature(layer)
         raise ContractError(
-            f"{address}: {error}; its settings are {wanted}: write them in the address, as in file.py:MyLayer(width=6)"
+            f"{address}: {error}; its settings are {wanted}: write them behind its name, as in MyLayer(width=6)"
         ) from None
     return layer(*arguments, **settings)

@@ -23,6 +23,7 @@ from glassformer.cli.info import info
 from glassformer.cli.investigate import investigate
 from glassformer.cli.predict import predict
 from glassformer.cli.studio import studio
+from glassformer.cli.template import template
 from glassformer.cli.trace import trace
 from glassformer.cli.train import train
 from glassformer.cli.view import view
@@ -50,6 +51,7 @@ app.command()(investigate)
 app.command()(diagnose)
 app.command("import")(import_)
 app.command()(export)
+app.command()(template)
 bench.command("fine-tuning")(fine_tuning)
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from glassformer.cli.attend_texts import GRADIENT, Wanted, attend_texts
+from glassformer.cli.code import Code
 
 if TYPE_CHECKING:
     from glassformer.lens.attention import Panel, Query
@@ -42,6 +43,7 @@ def attend(
     block: Annotated[int | None, typer.Option(help="only this block, from 0")] = None,
     head: Annotated[int | None, typer.Option(help="only this head, from 0")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="picture to write, .png")] = Path("attention.png"),
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Draw the attention of a model over an image or a text: one panel per block and head.

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from glassformer.cli.code import Code
 from glassformer.cli.investigate import Budget, Cluster, EngineName, Jobs, Json, Out, Seeds
 
 
@@ -20,6 +21,7 @@ def diagnose(
     budget: Budget = "",
     engine: EngineName = "",
     plan: Annotated[bool, typer.Option("--plan", help="only print the plan")] = False,
+    code: Code = None,
     json: Json = False,
 ) -> None:
     """Find out what holds a run back: learning rate, optimiser, schedule, epochs, batch, positions, capacity.
@@ -39,5 +41,5 @@ def diagnose(
         output.report({"plan": made.text}, made.text.rstrip(), as_json=json)
         return
     folder = out or Path("studies") / f"{made.name}-diagnosis"
-    command = as_typed("diagnose", run, target=target, seeds=seeds, engine=engine)
+    command = as_typed("diagnose", run, target=target, seeds=seeds, engine=engine, code=code)
     answer(made, folder, jobs, cluster, budget, command, json)

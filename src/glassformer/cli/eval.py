@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from glassformer.cli.code import Code
+
 if TYPE_CHECKING:
     from glassformer.data import Dataset
     from glassformer.predict.run import Evaluation, Run
@@ -20,6 +22,7 @@ def eval_(
     ] = None,
     data: Annotated[str, typer.Option("--data", "-d", help="data set name, or a path (default: the run's)")] = "",
     png: Annotated[Path | None, typer.Option(help="draw the confusion matrix into this file")] = None,
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Score a run on the test part of a data set: accuracy, loss, a table per class, the confusion matrix.
@@ -61,7 +64,7 @@ def counted(run: "Run", data: "Dataset") -> tuple[int, str]:
     if given.reads != "texts":
         return count, given.reads.partition(" ")[0]
     if isinstance(run.recipe.task, NextToken):
-        return count, f"stretches of {given.context} symbols"
+        return count, f"windows of {given.context} symbols"
     return count, "pieces" if isinstance(run.recipe.task, Masked) else "texts"
 
 
@@ -85,6 +88,8 @@ def scores_of(run: "Run", data: "Dataset") -> dict[str, Any]:
 
 
 def score_text(scores: dict[str, Any]) -> str:
+    if scores["accuracy"] is None:  # of numbers: nothing is right or wrong, and the loss has no unit
+        return f"loss {scores['loss']:.6g}"
     words = "exact match" if "exact_match" in scores else "accuracy"
     unlikely = f" (perplexity {scores['perplexity']:.2f})" if "perplexity" in scores else ""
     return f"{words} {percent(scores['accuracy'])}   loss {scores['loss']:.4f} nats{unlikely}"

@@ -5,11 +5,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from glassformer.cli.code import Code
+
 
 def export(
     run: Annotated[Path, typer.Argument(help="folder written by `glassformer train` or `import`")],
     out: Annotated[Path, typer.Argument(help="folder to write")],
     to: Annotated[Literal["hf"], typer.Option(help="hf: a Hugging Face folder, as transformers loads it")] = "hf",
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Write the model of a run, with its tokeniser and the names of its classes, in the form of another library.

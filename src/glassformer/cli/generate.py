@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from glassformer.cli.code import Code
+
 if TYPE_CHECKING:
     from glassformer.data.tokeniser import Tokeniser
     from glassformer.generate import BeamSearch
@@ -40,6 +42,7 @@ def generate(
     engine: Annotated[
         Literal["auto", "native", "jax"], typer.Option(help="auto: C on a CPU where it knows the model, else JAX")
     ] = "auto",
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Let a trained GPT or recurrent model go on from a prompt, or a T5 answer one.

@@ -1,35 +1,43 @@
 """glassformer gradcheck: prove a layer's gradients, the project's or your own."""
 
+import inspect
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.cli.code import Code
+
 if TYPE_CHECKING:
     from glassformer.check import Case, Report
+    from glassformer.layers import Layer
 
 
 def gradcheck(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="names of layers, losses or models, or your own: my_layers.py:MyLayer(width=6)"),
+        typer.Argument(
+            help="names of layers, losses or models, also registered ones; or your own: my_layers.py:MyLayer(width=6)"
+        ),
     ] = None,
     x: Annotated[str, typer.Option(help="shape of the input, where its annotation does not say: 2,5,6")] = "",
     seed: Annotated[int, typer.Option(help="seed of the example that is drawn")] = 0,
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Compare backward with autodiff and with finite differences, in float64, with random parameters and a random dy.
 
-    Without a name, everything is checked. The error of a gradient is its largest difference from the referee, divided
-    by the largest gradient in the layer. Also checked: declared shapes, and that every name says what it shows.
+    Without a name, everything is checked; with --code, what its files register. The error of a gradient is its largest
+    difference from the referee, divided by the largest gradient in the layer. Also checked: declared shapes, and that
+    every name says what it shows.
 
     Example: `glassformer gradcheck attention`, `glassformer gradcheck "my_layers.py:MyLayer(width=6)"`
     """
     from glassformer.check import check
     from glassformer.cli.output import progress, report
 
-    cases = find_cases(names or [], x)
+    cases = find_cases(names or (own_names() if code else []), x)
     reports = [check(case, seed) for case in progress(cases, len(cases), "checking")]
     result = {"ok": all(r.ok for r in reports), "layers": [asdict(r) | {"ok": r.ok} for r in reports]}
     report(result, table(reports), as_json=json)
@@ -37,9 +45,27 @@ def gradcheck(
         raise typer.Exit(1)
 
 
+def own_names() -> list[str]:
+    """What the loaded files have registered, as far as it can be made without settings."""
+    from glassformer import registry
+    from glassformer.errors import ContractError
+
+    own = {name: cls for what in ("layer", "loss", "model") for name, cls in registry.of_code(what).items()}
+    needy = [name for name, cls in own.items() if any(map(is_needed, inspect.signature(cls).parameters.values()))]
+    for name in needy:
+        typer.echo(f"note: {name} has settings without a default; check it by name: '{name}(width=6)'", err=True)
+    if not own.keys() - needy:
+        raise ContractError("--code: nothing to check is registered there; name it: my_layers.py:MyLayer(width=6)")
+    return [name for name in own if name not in needy]
+
+
+def is_needed(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty
+
+
 def find_cases(names: list[str], x: str) -> list["Case"]:
     from glassformer.check import CASES, Case
-    from glassformer.check.load import load_layer
+    from glassformer.check.load import load_layer, registered_layer
     from glassformer.errors import UnknownNameError
     from glassformer.names import nearest
 
@@ -47,7 +73,10 @@ def find_cases(names: list[str], x: str) -> list["Case"]:
     for name in names:
         if ".py:" in name:
             file, _, title = name.rpartition(":")
-            chosen[name] = Case(title, load_layer(name), shape=parse_shape(x), file=Path(file).resolve())
+            chosen[name] = own_case(title, load_layer(name), x, Path(file).resolve())
+            continue
+        if layer := registered_layer(name):
+            chosen[name] = own_case(name, layer, x, Path(inspect.getfile(type(layer))))
             continue
         matching = {case.name: case for case in CASES.values() if plain(case.name).startswith(plain(name))}
         if not matching:
@@ -57,6 +86,23 @@ def find_cases(names: list[str], x: str) -> list["Case"]:
             )
         chosen |= matching
     return list(chosen.values())
+
+
+def own_case(title: str, layer: "Layer", x: str, file: Path) -> "Case":
+    """The input is as asked for, as a model declares it, or as the annotations say."""
+    import jax
+    import jax.numpy as jnp
+
+    from glassformer.check import Case
+    from glassformer.models import Network
+
+    shape, spread = parse_shape(x), 1.0
+    declared = layer.example(2) if isinstance(layer, Network) else None
+    if shape is None and isinstance(declared, jax.ShapeDtypeStruct):
+        is_bytes = declared.dtype == jnp.uint8
+        if is_bytes or jnp.issubdtype(declared.dtype, jnp.floating):
+            shape, spread = declared.shape, 100.0 if is_bytes else 1.0
+    return Case(title, layer, shape=shape, spread=spread, file=file)
 
 
 def plain(name: str) -> str:

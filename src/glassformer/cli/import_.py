@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from glassformer.hub.folder import Imported
+    from glassformer.hub.format import Imported
     from glassformer.hub.parity import Row
 
 

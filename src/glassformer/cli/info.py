@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.code import Code
+
 if TYPE_CHECKING:
     from glassformer.models.model import Network
     from glassformer.native.plan import Plan
@@ -24,6 +26,7 @@ def info(
     ] = None,
     c: Annotated[bool, typer.Option("--c", help="the C that the native engine compiles for this model")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="its buffers: shape, bytes, when they are alive")] = False,
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Show a model's parts with their shapes, parameters, multiply-adds and bytes; a run's result; or this machine.
@@ -79,9 +82,10 @@ def find_recipe(name: str) -> "Recipe":
     from glassformer.names import nearest
     from glassformer.train.presets import preset, preset_names
     from glassformer.train.recipe import Recipe
+    from glassformer.train.settings import from_plain
 
-    if model := registry.find("model", name):
-        return Recipe(model=model())
+    if name in registry.names("model"):
+        return from_plain(Recipe, {"model": {"kind": name}})
     if name in preset_names():
         return preset(name)
     known = [*registry.names("model"), *preset_names()]

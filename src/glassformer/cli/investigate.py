@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.code import Code
+
 if TYPE_CHECKING:
     from glassformer.lab.plan import Plan
     from glassformer.lab.record import Results
@@ -35,6 +37,7 @@ def investigate(
     report: Annotated[bool, typer.Option("--report", help="only write the report of what is there")] = False,
     list_: Annotated[bool, typer.Option("--list", help="show the built-in plans and stop")] = False,
     template: Annotated[bool, typer.Option("--template", help="print a plan to start from and stop")] = False,
+    code: Code = None,
     json: Json = False,
 ) -> None:
     """Answer "why is my accuracy low?": every factor tried with the same seeds, differences with 95 % intervals.
@@ -65,7 +68,7 @@ def investigate(
     else:
         chosen = load_plan(plan)
     chosen = overridden(chosen, data, parse_seeds(seeds), engine)
-    command = as_typed("investigate", plan, data=data, seeds=seeds, engine=engine)
+    command = as_typed("investigate", plan, data=data, seeds=seeds, engine=engine, code=code)
     answer(chosen, out or Path("studies") / chosen.name, jobs, cluster, budget, command, json, only_report=report)
 
 
@@ -118,7 +121,10 @@ def as_typed(command: str, *arguments: object, **options: object) -> str:
     >>> as_typed("diagnose", "runs/my run", target=0.9, seeds="")
     "glassformer diagnose 'runs/my run' --target 0.9"
     """
-    given = [part for name, value in options.items() if value not in ("", None) for part in (f"--{name}", str(value))]
+    given: list[str] = []
+    for name, value in options.items():
+        for one in value if isinstance(value, list) else [value]:
+            given += [] if one in ("", None) else [f"--{name}", str(one)]
     return shlex.join(["glassformer", command, *map(str, arguments), *given])
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from glassformer.cli.code import Code
 from glassformer.cli.predict_texts import best_classes, predict_texts
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def predict(
         Literal["auto", "yes", "no"],
         typer.Option(help="images: swap dark and light; auto: dark ink on light ground is swapped"),
     ] = "auto",
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Say which class each picture is, with probabilities, and what was done to the picture before the model saw it.

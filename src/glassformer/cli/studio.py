@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from glassformer.cli.code import Code
+
 
 def studio(
     runs: Annotated[Path, typer.Argument(help="folder of runs, or one run (it may be missing)")] = Path("runs"),
@@ -16,6 +18,7 @@ def studio(
         int, typer.Option(min=0, max=65535, help="port to listen on; 0: a free one, 8765 where it is", show_default="0")
     ] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="print the address and open no browser")] = False,
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Serve a page on this machine: draw a digit or type a text and see what the model sees; watch runs as they train.

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.code import Code
+
 if TYPE_CHECKING:
     from glassformer.lens import Trace
     from glassformer.lens.trace_input import TraceInput
@@ -33,6 +35,7 @@ def trace(
         bool, typer.Option("--grad", "-g", help="the way back too: gradients of values and weights")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="arrays to write, .safetensors")] = None,
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """List what flows through a model: name, shape, mean, spread and norm of every value, and what stands out.

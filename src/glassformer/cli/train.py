@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.code import Code
+
 DEFAULT = "vit-nano"
 
 
@@ -33,6 +35,7 @@ def train(
     rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="GPU: repeat to the bit")] = False,
     list_: Annotated[bool, typer.Option("--list", help="show the presets and stop")] = False,
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Train a model; without arguments a small vision transformer, on the bundled digits, offline, within a minute.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TrainingProgress(Listener):
-    """A listener that draws; on Ctrl-C it asks the loop to stop after the stretch under way."""
+    """A listener that draws; on Ctrl-C it asks the loop to stop after the chunk under way."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -60,7 +60,7 @@ class TrainingProgress(Listener):
     def notice(self, text: str) -> None:
         self.console.print(text)
 
-    def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
+    def chunk(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
         fields = {"epoch": epoch, "loss": loss, "speed": samples_per_second}
         if self.task is None:
             self.task = self.bar.add_task("", total=self.epochs * steps, **fields)
@@ -82,7 +82,7 @@ class TrainingProgress(Listener):
         if self.stopping:
             raise KeyboardInterrupt
         self.stopping = True
-        self.console.print("stopping after this stretch; press Ctrl-C again to stop at once")
+        self.console.print("stopping after this chunk; press Ctrl-C again to stop at once")
 
     def interrupted(self) -> bool:
         return self.stopping

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.cli.code import Code
+
 if TYPE_CHECKING:
     from glassformer.lens.trace_input import TraceInput
     from glassformer.predict.run import Run
@@ -23,6 +25,7 @@ def view(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="page to write, .html")] = Path("page.html"),
+    code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Write a page that shows every number of one input: its way through the model, and the gradient's way back.

@@ -58,6 +58,11 @@ def make_dataset(
             f"{name}: training images are {size(train)}, test images {size(test)}; "
             "all must have one size: rescale one of them"
         )
+    if train.images.dtype != test.images.dtype:
+        raise DataError(
+            f"{name}: training images are {train.images.dtype}, test images {test.images.dtype}; both must be bytes "
+            "or floats, on one scale: convert one of them"
+        )
     return with_labels(Dataset(name, train, test, classes or ()), numbers=numbers)
 
 

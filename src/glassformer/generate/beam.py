@@ -49,7 +49,7 @@ class BeamSearch:
     ) -> list[list[int]]:
         """The tokens of the best text for each prompt, less the end token.
 
-        Where the model's table is filled up, only the first `symbols` of its scores count.
+        Where the model's table is padded, only the first `symbols` of its scores count.
         """
         at_least("beam search", 1, length=length)
         vocabulary: int = symbols or decoder.model.input.vocabulary

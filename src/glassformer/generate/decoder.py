@@ -22,7 +22,7 @@ class Decoder(Protocol):
     context: int  # the most tokens that fit
 
     def start(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Int32 (B, T), rows filled up at the end, of which (B,) are real -> float32 (B, V)."""
+        """Int32 (B, T), rows padded at the end, of which (B,) are real -> float32 (B, V)."""
         ...
 
     def step(self, tokens: np.ndarray) -> np.ndarray:
@@ -82,7 +82,7 @@ def filled_up(ids: np.ndarray, context: int) -> np.ndarray:
 
 
 def as_array(prompts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows filled up at the end, and how much of each is real."""
+    """Rows padded at the end, and how much of each is real."""
     lengths = np.array([len(ids) for ids in prompts])
     rows = np.zeros((len(prompts), lengths.max()), np.int32)
     for row, ids in zip(rows, prompts, strict=True):

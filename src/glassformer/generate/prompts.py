@@ -8,7 +8,7 @@ from glassformer.errors import DataError, SettingError, ShapeError, at_least
 from glassformer.generate.decoder import Decoder, answers
 from glassformer.generate.jax_decoder import JaxDecoder
 
-FILLED = 128  # tables are filled up to a multiple of this, for the sake of speed: T5 has 28 rows without a symbol
+FILLED = 128  # tables are padded to a multiple of this, for the sake of speed: T5 has 28 rows without a symbol
 USUAL = 200  # tokens to write, where nobody says how many
 SHOWN = 5  # unknown characters in a message
 

@@ -7,9 +7,14 @@ files hold more than one head, or none, and some spell the names as of old; the 
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import numpy as np
+
 from glassformer.errors import CheckpointError, SettingError
 from glassformer.hub import settings, tensors
+from glassformer.hub.format import Folder, Format, Given, Imported, drawn_ids
 from glassformer.hub.tensors import Tensor, linear, norm
+from glassformer.hub.tokeniser_files import BERT_FRAME, SpecialTokens
 from glassformer.models import BERT, BERTFor, ClassHead, MaskedHead, SpanHead, TagHead, Text, next_sentence_head
 from glassformer.models.bert import TaskParams
 from glassformer.shapes import Key
@@ -23,11 +28,6 @@ NEXT_CLASSES = ("follows", "from elsewhere")  # by which a next-sentence head is
 
 BUFFERS = ("embeddings.position_ids",)  # 0, 1, 2, …, which early files carry
 HEADS = ("bert.pooler.", "cls.", "classifier.", "qa_outputs.")
-
-COPIES = {  # of the masked head: tied, the decoder is made of others' tensors; else the first bias is not used
-    True: ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias"),
-    False: ("cls.predictions.bias",),
-}
 
 
 def model_from(config: Mapping[str, Any], architecture: str | None = None) -> BERTFor:
@@ -122,33 +122,36 @@ def from_tensors(
     model: BERTFor, given: Mapping[str, Any], architecture: str | None = None, *, new_head: Key | None = None
 ) -> TaskParams:
     """`new_head`: what the file lacks of the head is drawn. Without it, a head that is not there is an error."""
-    given = as_now_spelled(given)
-    missing = missing_head(model, given, architecture)
-    if missing and new_head is None:
-        raise SettingError(
-            f"the head of {architecture or architecture_of(model)} is not in the file: {', '.join(missing)} missing; "
-            "ask for a new one, by its architecture, and train it"
-        )
-    if missing and new_head is not None:
+    given, architecture = as_now_spelled(given), architecture or architecture_of(model)
+    if missing := missing_head(model, given, architecture):
+        if new_head is None:
+            raise SettingError(
+                f"the head of {architecture} is not in the file: {', '.join(missing)} missing; "
+                "ask for a new one, by its architecture, and train it"
+            )
         drawn = TaskParams(bert=None, head=model.head.init(new_head))  # pyright: ignore[reportArgumentType]
-        given = {**tensors.to_theirs(head_table(model, architecture or architecture_of(model)), drawn), **given}
-    copies = COPIES[model.head.tied] if isinstance(model.head, MaskedHead) else ()
-    others = left_out(model, given, architecture)
-    return tensors.to_ours(table(model, architecture), given, model, (*BUFFERS, *copies, *others))
+        given = {**tensors.to_theirs(head_table(model, architecture), drawn), **given}
+    ignored = (*BUFFERS, *copies(model), *left_out(model, given, architecture))
+    return tensors.to_ours(table(model, architecture), given, model, ignored)
 
 
-def missing_head(model: BERTFor, given: Mapping[str, Any], architecture: str | None = None) -> list[str]:
+def missing_head(model: BERTFor, given: Mapping[str, Any], architecture: str) -> list[str]:
     """The names of the head's tensors that are not there."""
-    rows = head_table(model, architecture or architecture_of(model))
-    there = as_now_spelled(given)
-    return [row.theirs for row in rows if row.theirs not in there]
+    return [row.theirs for row in head_table(model, architecture) if row.theirs not in given]
 
 
-def left_out(model: BERTFor, given: Mapping[str, Any], architecture: str | None = None) -> list[str]:
+def left_out(model: BERTFor, given: Mapping[str, Any], architecture: str) -> list[str]:
     """The names of tensors that belong to other heads than the model's."""
-    copies = COPIES[model.head.tied] if isinstance(model.head, MaskedHead) else ()
-    known = {*copies, *(row.theirs for row in table(model, architecture))}
-    return sorted(name for name in as_now_spelled(given) if name.startswith(HEADS) and name not in known)
+    known = {*copies(model), *(row.theirs for row in table(model, architecture))}
+    return sorted(name for name in given if name.startswith(HEADS) and name not in known)
+
+
+def copies(model: BERTFor) -> tuple[str, ...]:
+    """A tied masked head's decoder is made of others' tensors; of one of its own the first bias is not used."""
+    if not isinstance(model.head, MaskedHead):
+        return ()
+    theirs = "cls.predictions"
+    return (f"{theirs}.decoder.weight", f"{theirs}.decoder.bias") if model.head.tied else (f"{theirs}.bias",)
 
 
 def as_now_spelled(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -207,3 +210,56 @@ def head_table(model: BERTFor, architecture: str) -> list[Tensor]:
         *own,
         Tensor("cls.predictions.bias" if tied else "cls.predictions.decoder.bias", ("head.decoder.b",)),
     ]
+
+
+def read(folder: Folder) -> Imported:
+    config, given, asked = folder.config, as_now_spelled(folder.tensors), folder.architecture
+    architecture, about = asked or named(config), notes(config)
+    model = model_from(config, architecture)
+    params = from_tensors(model, given, architecture, new_head=jax.random.key(0) if asked else None)
+    if missing := missing_head(model, given, architecture):
+        about.append(f"new, to be trained before use: {', '.join(missing)}")
+    if others := left_out(model, given, architecture):
+        about.append(f"left out, of other heads: {', '.join(others)}")
+    return Imported(model, params, about, classes_from(config, architecture))
+
+
+def write(model: BERTFor, params: TaskParams, classes: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    architecture = architecture_of(model, classes)
+    return config_of(model, architecture, classes), to_tensors(model, params, architecture)
+
+
+def draw(model: BERTFor, rng: np.random.Generator) -> Given:
+    ids, keep = drawn_ids(model.input, rng)
+    segments = rng.integers(model.bert.segments, size=ids.shape)
+    theirs = {"input_ids": ids, "attention_mask": keep.astype(int), "token_type_ids": segments}
+    return Given(ids, theirs, {"keep": keep, "segments": segments})
+
+
+def logits(answer: Any, found: Imported, theirs: str) -> Any:
+    """None where their head is another one than ours, or none."""
+    ours = architecture_of(found.model, found.classes)
+    if theirs == PRETRAINING:
+        return {MASKED: answer.prediction_logits, NEXT: answer.seq_relationship_logits}.get(ours)
+    if theirs != ours:
+        return None
+    return np.stack([answer.start_logits, answer.end_logits], axis=1) if ours == SPANS else answer.logits
+
+
+FORMAT = Format(
+    model_type="bert",
+    model=BERTFor,
+    architecture=BARE,
+    heads=ARCHITECTURES,
+    read=read,
+    write=write,
+    draw=draw,
+    states=lambda model: ["bert.drop.y", *(f"bert.blocks.{i}.norm2.y" for i in range(model.bert.depth))],
+    logits=logits,
+    special_tokens=SpecialTokens(
+        numbers={"pad_token_id": "pad"},
+        names={"cls_token": "start", "sep_token": "end"},
+        frame=BERT_FRAME,
+        inputs=("input_ids", "token_type_ids", "attention_mask"),
+    ),
+)

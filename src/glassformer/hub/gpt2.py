@@ -6,9 +6,13 @@ Its matrices are (in, out), as ours, with q, k and v side by side in one. A tied
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from glassformer.errors import SettingError
 from glassformer.hub import settings, tensors
+from glassformer.hub.format import Folder, Format, Given, Imported, drawn_ids, generation_config
 from glassformer.hub.tensors import Tensor, linear, norm
+from glassformer.hub.tokeniser_files import SpecialTokens
 from glassformer.models import GPT, Text
 from glassformer.models.gpt import Params
 
@@ -94,8 +98,31 @@ def block(theirs: str, ours: str) -> list[Tensor]:
         *norm(f"{theirs}.ln_1", f"{ours}.norm1"),
         Tensor(f"{theirs}.attn.c_attn.weight", tuple(f"{ours}.attn.w_{part}" for part in "qkv")),
         Tensor(f"{theirs}.attn.c_attn.bias", tuple(f"{ours}.attn.b_{part}" for part in "qkv")),
-        *linear(f"{theirs}.attn.c_proj", f"{ours}.attn.w_o", f"{ours}.attn.b_o", turned=False),
+        *linear(f"{theirs}.attn.c_proj", f"{ours}.attn.w_o", f"{ours}.attn.b_o", transposed=False),
         *norm(f"{theirs}.ln_2", f"{ours}.norm2"),
-        *linear(f"{theirs}.mlp.c_fc", f"{ours}.ff.w_up", f"{ours}.ff.b_up", turned=False),
-        *linear(f"{theirs}.mlp.c_proj", f"{ours}.ff.w_down", f"{ours}.ff.b_down", turned=False),
+        *linear(f"{theirs}.mlp.c_fc", f"{ours}.ff.w_up", f"{ours}.ff.b_up", transposed=False),
+        *linear(f"{theirs}.mlp.c_proj", f"{ours}.ff.w_down", f"{ours}.ff.b_down", transposed=False),
     ]
+
+
+def read(folder: Folder) -> Imported:
+    model = model_from(folder.config)
+    return Imported(model, from_tensors(model, folder.tensors), notes(folder.config))
+
+
+def draw(model: GPT, rng: np.random.Generator) -> Given:
+    ids, _ = drawn_ids(model.text, rng)
+    return Given(ids, {"input_ids": ids})
+
+
+FORMAT = Format(
+    model_type="gpt2",
+    model=GPT,
+    architecture=ARCHITECTURES[0],
+    read=read,
+    write=lambda model, params, _: (config_of(model), to_tensors(model, params)),
+    draw=draw,
+    states=lambda model: ["drop.y", *(f"blocks.{i}.resid_post" for i in range(model.depth - 1)), "norm.y"],
+    special_tokens=SpecialTokens({"pad_token_id": "pad", "bos_token_id": "start", "eos_token_id": "end"}),
+    files=generation_config,
+)

@@ -4,12 +4,10 @@ from pathlib import Path
 
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import FileError
-from glassformer.hub.folder import Imported
-from glassformer.models import GPT, T5, BERTFor, MaskedHead, SpanHead, TagHead
-from glassformer.models.model import Network
+from glassformer.hub.format import Imported
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_folder import RunFolder
-from glassformer.train.tasks import Classify, Masked, NextToken, Span, Tag, Task, Translate
+from glassformer.train.tasks import TASKS
 
 
 def write_run(path: Path, found: Imported) -> None:
@@ -17,20 +15,8 @@ def write_run(path: Path, found: Imported) -> None:
         if (path / name).exists():
             raise FileError(f"{path}: holds {name} already; choose another folder with --out, or remove it")
     folder = RunFolder(path)
-    recipe = Recipe(model=found.model, task=task_of(found.model), data="")
+    recipe = Recipe(model=found.model, task=TASKS[found.model.tasks[0]](), data="")
     if found.tokeniser_json is not None:
         folder.save_tokeniser(Tokeniser.from_json(found.tokeniser_json, "tokenizer.json"))
     folder.save_model(recipe, found.params, found.classes, epoch=0)
     folder.create(recipe)
-
-
-def task_of(model: Network) -> Task:
-    """What the model was trained to do."""
-    if isinstance(model, GPT):
-        return NextToken()
-    if isinstance(model, T5):
-        return Translate()
-    if isinstance(model, BERTFor):
-        heads: dict[type, Task] = {MaskedHead: Masked(), TagHead: Tag(), SpanHead: Span()}
-        return heads.get(type(model.head), Classify())
-    return Classify()

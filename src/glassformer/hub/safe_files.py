@@ -1,10 +1,12 @@
 """Files of a folder that came from elsewhere: none leads out of it, none is read that is too large to be meant."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.hub.settings import shown
 
 MOST_JSON = 64 << 20  # bytes; the names of 21,843 classes take 2 MiB, the largest lists of tensors 20
@@ -62,3 +64,14 @@ def read_json(path: Path) -> dict[str, Any]:
 def json_in(folder: Path, name: str) -> dict[str, Any] | None:
     path = file_in(folder, name)
     return None if path is None else read_json(path)
+
+
+@contextmanager
+def told(where: Path) -> Iterator[None]:
+    """Messages begin with the file that they are about."""
+    try:
+        yield
+    except GlassformerError as error:
+        if str(error).startswith(str(where.parent)):
+            raise
+        raise type(error)(f"{where}: {error}") from None

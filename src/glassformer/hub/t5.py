@@ -7,10 +7,14 @@ file under further names: those are copies. An unscaled head (v1.1) has its own 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from glassformer.hub import settings, tensors
+from glassformer.hub.format import Folder, Format, Given, Imported, drawn_ids, generation_config
 from glassformer.hub.tensors import Tensor
+from glassformer.hub.tokeniser_files import Frame, SpecialTokens
 from glassformer.models import T5, Text
-from glassformer.models.t5 import Params
+from glassformer.models.t5 import Inputs, Params
 
 ARCHITECTURES = ("T5ForConditionalGeneration", "T5WithLMHeadModel")  # the second is the first by an earlier name
 COPIES = ("coder.embed_tokens.weight",)
@@ -117,8 +121,45 @@ def attention(theirs: str, ours: str) -> list[Tensor]:
 
 
 def matrix(theirs: str, ours: str) -> Tensor:
-    return Tensor(f"{theirs}.weight", (ours,), turned=True)
+    return Tensor(f"{theirs}.weight", (ours,), transposed=True)
 
 
 def norm(theirs: str, ours: str) -> Tensor:
     return Tensor(f"{theirs}.layer_norm.weight", (f"{ours}.gain",))
+
+
+def read(folder: Folder) -> Imported:
+    model = model_from(folder.config)
+    return Imported(model, from_tensors(model, folder.tensors), notes(folder.config))
+
+
+def draw(model: T5, rng: np.random.Generator) -> Given:
+    source, keep = drawn_ids(model.text, rng)
+    target = rng.integers(model.text.vocabulary, size=(len(source), max(1, source.shape[1] - 3)))
+    theirs = {"input_ids": source, "attention_mask": keep.astype(int), "decoder_input_ids": target}
+    return Given(Inputs(source, target), theirs, {"keep": keep})  # pyright: ignore[reportArgumentType]
+
+
+def states(model: T5) -> list[str]:
+    stacks = ("encoder", model.depth, "drop_memory"), ("decoder", model.decoder_blocks, "drop_last")
+    return [
+        f"{stack}.{name}"
+        for stack, depth, last in stacks
+        for name in ("drop.y", *(f"blocks.{i}.resid_post" for i in range(depth - 1)), f"{last}.y")
+    ]
+
+
+FORMAT = Format(
+    model_type="t5",
+    model=T5,
+    architecture=ARCHITECTURES[0],
+    read=read,
+    write=lambda model, params, _: (config_of(model), to_tensors(model, params)),
+    draw=draw,
+    states=states,
+    special_tokens=SpecialTokens(  # it begins to write with its padding
+        numbers={"pad_token_id": "pad", "decoder_start_token_id": "pad", "eos_token_id": "end"},
+        frame=Frame("$A:0 {end}:0", "$A:0 {end}:0 $B:0 {end}:0", ("end",)),
+    ),
+    files=generation_config,
+)

@@ -1,6 +1,6 @@
 """A table that says how tensors of a Hugging Face file become our parameters, read in either direction.
 
-Ours are (in, out), and every part has a leaf of its own. Theirs may be turned, (out, in), or hold several side by side.
+Ours are (in, out), and every part has a leaf of its own. Theirs may be transposed, or hold several side by side.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,27 +18,27 @@ from glassformer.names import named_leaves, nearest, with_leaves
 class Tensor:
     theirs: str
     ours: tuple[str, ...]  # dotted names; several stand side by side along the last axis
-    turned: bool = False  # theirs is the transpose
+    transposed: bool = False  # theirs is the transpose
     shape: tuple[int, ...] | None = None  # ours with its axes taken apart, where theirs has more of them
     axes: tuple[int, ...] | None = None  # the axes of `shape` in the order of theirs
 
     def to_theirs(self, ours: Any) -> Any:
         apart = ours if self.shape is None else ours.reshape(self.shape)
-        return apart.T if self.turned else apart if self.axes is None else apart.transpose(self.axes)
+        return apart.T if self.transposed else apart if self.axes is None else apart.transpose(self.axes)
 
     def to_ours(self, theirs: Any, shape: tuple[int, ...]) -> Any:
         back = None if self.axes is None else tuple(self.axes.index(i) for i in range(len(self.axes)))
-        apart = theirs.T if self.turned else theirs if back is None else theirs.transpose(back)
+        apart = theirs.T if self.transposed else theirs if back is None else theirs.transpose(back)
         return apart.reshape(shape)
 
     def shape_of_theirs(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         shape = self.shape or shape
-        return shape[::-1] if self.turned else shape if self.axes is None else tuple(shape[i] for i in self.axes)
+        return shape[::-1] if self.transposed else shape if self.axes is None else tuple(shape[i] for i in self.axes)
 
 
-def linear(theirs: str, w: str, b: str, turned: bool = True) -> list[Tensor]:
+def linear(theirs: str, w: str, b: str, transposed: bool = True) -> list[Tensor]:
     """torch.nn.Linear keeps (out, in); GPT-2's Conv1D keeps (in, out)."""
-    return [Tensor(f"{theirs}.weight", (w,), turned), Tensor(f"{theirs}.bias", (b,))]
+    return [Tensor(f"{theirs}.weight", (w,), transposed), Tensor(f"{theirs}.bias", (b,))]
 
 
 def norm(theirs: str, ours: str) -> list[Tensor]:

@@ -5,9 +5,10 @@ of words, BERT). They are put together as transformers does it.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from glassformer.data.text_extra import text_package
 from glassformer.data.tokeniser import Tokeniser
@@ -20,6 +21,27 @@ PIECES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 CONVERT = "load it with transformers and save it again, with save_pretrained, as tokenizer.json"
 END = "<|endoftext|>"  # GPT-2's only symbol with a duty
 UNKNOWN, START, STOP, OTHERS = "[UNK]", "[CLS]", "[SEP]", ("[PAD]", "[MASK]")  # BERT's
+
+
+class Frame(NamedTuple):
+    """The special symbols around texts: templates as the library has them, with roles in braces."""
+
+    single: str
+    pair: str
+    roles: tuple[str, ...]
+
+
+BERT_FRAME = Frame("{start}:0 $A:0 {end}:0", "{start}:0 $A:0 {end}:0 $B:1 {end}:1", ("start", "end"))
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """How a format calls the symbols of a tokeniser that have a role."""
+
+    numbers: dict[str, str]  # in config.json: the role of each
+    names: dict[str, str] = field(default_factory=lambda: {"bos_token": "start", "eos_token": "end"})
+    frame: Frame | None = None  # None: texts stand alone
+    inputs: tuple[str, ...] = ("input_ids", "attention_mask")
 
 
 def read_tokeniser(folder: Path) -> Tokeniser | None:
@@ -86,17 +108,18 @@ def word_pieces(library: Any, words: Path, config: dict[str, Any]) -> Any:
     )
     inner.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
     inner.decoder = library.decoders.WordPiece(prefix="##")
-    inner.post_processor = framing(library, START, STOP, numbers)
+    inner.post_processor = framing(library, BERT_FRAME, (START, STOP), numbers.__getitem__)
     special = [word for word in (UNKNOWN, START, STOP, *OTHERS) if word in numbers]
     inner.add_special_tokens([library.AddedToken(word, normalized=False, special=True) for word in special])
     return inner
 
 
-def framing(library: Any, start: str, end: str, numbers: dict[str, int]) -> Any:
+def framing(library: Any, frame: Frame, words: Iterable[str], number_of: Callable[[str], int]) -> Any:
+    spelled = dict(zip(frame.roles, words, strict=True))
     return library.processors.TemplateProcessing(
-        single=f"{start}:0 $A:0 {end}:0",
-        pair=f"{start}:0 $A:0 {end}:0 $B:1 {end}:1",
-        special_tokens=[(start, numbers[start]), (end, numbers[end])],
+        single=frame.single.format(**spelled),
+        pair=frame.pair.format(**spelled),
+        special_tokens=[(word, number_of(word)) for word in spelled.values()],
     )
 
 
@@ -105,7 +128,7 @@ class Exported:
     """What a folder says of its tokeniser."""
 
     tokeniser: Tokeniser
-    kind: str  # the model_type
+    special: SpecialTokens
     context: int
 
     def spelled(self, role: str) -> str | None:
@@ -114,46 +137,30 @@ class Exported:
 
     def json(self) -> str:
         """The tokenizer.json. One that frames nothing is told to frame texts as our models were given them."""
-        content = json.loads(self.tokeniser.to_json())
-        start, end = self.spelled("start"), self.spelled("end")
-        if content.get("post_processor") is not None or end is None:
-            return self.tokeniser.to_json()
+        text, frame = self.tokeniser.to_json(), self.special.frame
+        if frame is None or json.loads(text).get("post_processor") is not None:
+            return text
+        words = [word for word in map(self.spelled, frame.roles) if word is not None]
+        if len(words) < len(frame.roles):
+            return text
         library = text_package("tokenizers", "export")
-        inner = library.Tokenizer.from_str(self.tokeniser.to_json())
-        numbers = {word: inner.token_to_id(word) for word in (start, end) if word is not None}
-        if self.kind == "bert" and start is not None:
-            inner.post_processor = framing(library, start, end, numbers)
-        if self.kind == "t5":
-            inner.post_processor = library.processors.TemplateProcessing(
-                single=f"$A:0 {end}:0", pair=f"$A:0 {end}:0 $B:0 {end}:0", special_tokens=[(end, numbers[end])]
-            )
+        inner = library.Tokenizer.from_str(text)
+        inner.post_processor = framing(library, frame, words, inner.token_to_id)
         return inner.to_str()
 
     def config(self) -> dict[str, Any]:
         """The tokenizer_config.json."""
-        reads = self.kind == "bert"
-        names = {
-            "pad_token": "pad",
-            "unk_token": "unknown",
-            "mask_token": "mask",
-            "cls_token" if reads else "bos_token": "start",
-            "sep_token" if reads else "eos_token": "end",
-        }
+        names = {"pad_token": "pad", "unk_token": "unknown", "mask_token": "mask", **self.special.names}
         found = {name: self.spelled(role) for name, role in names.items()}
         return {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": self.context,
             "clean_up_tokenization_spaces": False,
-            "model_input_names": ["input_ids", *(["token_type_ids"] if reads else []), "attention_mask"],
+            "model_input_names": list(self.special.inputs),
             **{name: word for name, word in found.items() if word is not None},
         }
 
     def numbers(self) -> dict[str, int]:
-        """What config.json says of special symbols. T5 begins to write with its padding."""
-        roles = {
-            "bert": {"pad_token_id": "pad"},
-            "gpt2": {"pad_token_id": "pad", "bos_token_id": "start", "eos_token_id": "end"},
-            "t5": {"pad_token_id": "pad", "decoder_start_token_id": "pad", "eos_token_id": "end"},
-        }[self.kind]
-        found = {name: self.tokeniser.id_of(role) for name, role in roles.items()}
+        """What config.json says of special symbols."""
+        found = {name: self.tokeniser.id_of(role) for name, role in self.special.numbers.items()}
         return {name: number for name, number in found.items() if number is not None}

@@ -9,13 +9,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from glassformer.errors import SettingError
 from glassformer.hub import settings, tensors
+from glassformer.hub.format import BATCH, Folder, Format, Given, Imported
+from glassformer.hub.safe_files import json_in, told
 from glassformer.hub.tensors import Tensor, linear, norm
 from glassformer.models import Images, ViT
 from glassformer.models.vit import Params
 
 ARCHITECTURES = ("ViTForImageClassification",)
+PREPARATION = "preprocessor_config.json"
 LARGEST = 1 << 16  # rows or columns of an image
 
 FILE = {  # the parts of a block
@@ -179,3 +184,31 @@ def block(theirs: str, ours: str, names: Mapping[str, str]) -> list[Tensor]:
     for part in "up", "down":
         rows += linear(f"{theirs}.{names[part]}", f"{ours}.ff.w_{part}", f"{ours}.ff.b_{part}")
     return rows
+
+
+def read(folder: Folder) -> Imported:
+    preparation, about = json_in(folder.path, PREPARATION), notes(folder.config)
+    if preparation is None:
+        about.append(f"no {PREPARATION}: pixels are taken from 0 to 1, neither shifted nor scaled")
+    with told(folder.path / PREPARATION):
+        spread(preparation or {})
+    model = model_from(folder.config, preparation)
+    return Imported(model, from_tensors(model, folder.tensors), about, settings.classes(folder.config))
+
+
+def draw(model: ViT, rng: np.random.Generator) -> Given:
+    images = rng.integers(256, size=(BATCH, *model.images.shape), dtype=np.uint8)
+    pixels = ((images / 255 - model.images.mean) / model.images.std).astype(np.float32)
+    return Given(images, {"pixel_values": pixels.transpose(0, 3, 1, 2)})
+
+
+FORMAT = Format(
+    model_type="vit",
+    model=ViT,
+    architecture=ARCHITECTURES[0],
+    read=read,
+    write=lambda model, params, classes: (config_of(model, classes), to_tensors(model, params)),
+    draw=draw,
+    states=lambda model: ["positions.y", *(f"blocks.{i}.resid_post" for i in range(model.depth))],
+    files=lambda model, _: {PREPARATION: preparation_of(model)},
+)

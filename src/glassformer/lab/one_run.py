@@ -18,10 +18,12 @@ from glassformer.data.dataset import Dataset
 from glassformer.errors import DataError, FileError, GlassformerError
 from glassformer.lab.mechanism import mechanism
 from glassformer.lab.record import Record
+from glassformer.registry import load_code
 from glassformer.train.engines import Engine, choose
 from glassformer.train.loop import Trainer, split
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for, resolved
+from glassformer.train.settings import from_plain
 
 _loaded: dict[Any, Dataset] = {}
 
@@ -52,6 +54,13 @@ def train_one(key: str, recipe: Recipe) -> Record:
     return Record(key, seed, failed=reason.splitlines()[0], seconds=time.monotonic() - start, machine=machine())
 
 
+def train_there(code: Sequence[Path], key: str, recipe: dict[str, Any]) -> Record:
+    """`train_one` in another process: own code that this one was given is loaded there before the recipe is read."""
+    for file in code:
+        load_code(file)
+    return train_one(key, from_plain(Recipe, recipe))
+
+
 def trained(key: str, recipe: Recipe, data: Dataset, start: float) -> Record:
     train, held_out = split(recipe, data)
     cells = Cells([recipe], choose(recipe, train, lambda _: None), held_out)
@@ -74,7 +83,7 @@ class Cells(Trainer):
     def done(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.epoch >= self.recipes[0].training.epochs or bool(self.failed_in.all())
 
-    def run_stretch(self, batches: Any) -> None:
+    def run_chunk(self, batches: Any) -> None:
         losses = self.take_steps(batches, self.engine.steps)
         fails_now = (self.failed_in == 0) & ~self.finite(losses)
         self.failed_in = np.where(fails_now, self.epoch + 1, self.failed_in)

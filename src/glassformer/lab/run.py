@@ -21,16 +21,18 @@ from glassformer.lab.analysis import analyse, comparisons, undecided
 from glassformer.lab.cells import Cell, Comparison, cell
 from glassformer.lab.check import check
 from glassformer.lab.folder import begin
-from glassformer.lab.one_run import loaded, train_one
+from glassformer.lab.one_run import loaded, train_one, train_there
 from glassformer.lab.plan import Plan
 from glassformer.lab.record import Record, Results
 from glassformer.lab.schedule import Job, Schedule, skipped
 from glassformer.lab.study import Study
 from glassformer.lab.vmapped_runs import shape_of, train_vmapped
 from glassformer.lab.worker import working_for
+from glassformer.registry import loaded_code
 from glassformer.train.loop import with_seed
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import resolved
+from glassformer.train.settings import to_plain
 
 AT_ONCE = 96  # runs in one program
 ANSWER_WITHIN = 20  # seconds until a cluster's scheduler must have answered
@@ -117,8 +119,8 @@ def run_in_processes(
     def work() -> Iterator[Any]:
         while (job := schedule.next(cells, plan.seeds)) is not None:
             recipe = with_seed(job.cell.recipe, job.seed)
-            given = (job.cell.key, on_one_thread(recipe))
-            yield delayed(train_one)(*given) if cluster else delayed(working_for)(os.getpid(), train_one, *given)
+            given = (loaded_code(), job.cell.key, to_plain(on_one_thread(recipe)))
+            yield delayed(train_there)(*given) if cluster else delayed(working_for)(os.getpid(), train_there, *given)
 
     with backend(cluster) as workers:
         count = workers or jobs or -1

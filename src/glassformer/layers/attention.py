@@ -35,7 +35,7 @@ class Cache(NamedTuple):
     k: Float[Array, "B S H D"]
     v: Float[Array, "B S H D"]
     bias_shape: Static | None  # a shape, not an array; None where there is no bias
-    pattern: Float[Array, "B H T S"]  # who looks at whom; a row adds up to 1, or is all 0 where nothing may be seen
+    pattern: Float[Array, "B H T S"]  # attention weights; a row adds up to 1, or is all 0 where everything is masked
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from glassformer.shapes import Array, Float, Integer
 
 
 def cut(x: Float[Array, "N T *D"], size: int) -> Float[Array, "_ N _ *D"]:
-    """(N, T, …) -> (blocks, N, size, …); the last block is filled up with zeros (False)."""
+    """(N, T, …) -> (blocks, N, size, …); the last block is padded with zeros (False)."""
     count = -(-x.shape[1] // size)
     return jnp.moveaxis(fill(x, count * size).reshape(x.shape[0], count, size, *x.shape[2:]), 1, 0)
 
 
 def joined(blocks: Float[Array, "_ N _ *D"], tokens: int) -> Float[Array, "N T *D"]:
-    """Undo `cut`: without what filled up the last block."""
+    """Undo `cut`: without the padding of the last block."""
     x = jnp.moveaxis(blocks, 0, 1)
     return x.reshape(x.shape[0], -1, *x.shape[3:])[:, :tokens]
 

@@ -50,7 +50,7 @@ class Keys(NamedTuple):
     k: Float[Array, "N S D"]
     v: Float[Array, "N S D"]
     place: Integer[Array, "S"]
-    keep: Bool[Array, "N S"]  # False also for what only fills up the last block
+    keep: Bool[Array, "N S"]  # False also at the padding of the last block
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class BlockwiseAttention:
     def forward(
         self, params: None, x: Inputs, *, keep: Bool[Array, "B S"] | None = None
     ) -> tuple[Float[Array, "B T H D"], Cache]:
-        """`keep` is False for source tokens that nobody may look at: they only fill up their sequence."""
+        """`keep` is the padding mask of the sources: False at padding tokens."""
         if x.bias is not None:
             raise ShapeError("blockwise attention: a bias came, expected none; Attention takes one")
         q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)

@@ -49,7 +49,7 @@ class LinearAttention:
     def forward(
         self, params: None, x: Inputs, *, keep: Bool[Array, "B S"] | None = None
     ) -> tuple[Float[Array, "B T H D"], Cache]:
-        """`keep` is False for source tokens that nobody may look at: they only fill up their sequence."""
+        """`keep` is the padding mask of the sources: False at padding tokens."""
         if x.bias is not None:
             raise ShapeError("linear attention: a bias came, expected none: there are no scores to add it to")
         q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)

@@ -1,7 +1,7 @@
 """Masks: which query may look at which source. True: it may. Attention takes them as (B, H, T, S), 1 where shared.
 
 causal     a token sees itself and what came before        (1, 1, T, S)
-padding    nobody sees what only fills a sequence up       (B, 1, 1, S), from the tokens to keep
+padding    padding tokens are not attended to              (B, 1, 1, S), from the tokens to keep
 combined   what every one of several masks allows
 
 A mask chooses and is not a value: it has no gradient. Where it is False, pattern is 0 and so is dscores.
@@ -30,13 +30,13 @@ def causal(tokens: int, sources: int | None = None, offset: int | Integer[Array,
 
 
 def padding(keep: Bool[Array, "B S"]) -> Bool[Array, "B 1 1 S"]:
-    """Real tokens are True in `keep`; the others fill up and are seen by nobody."""
+    """The padding mask: `keep` is True at real tokens and False at padding."""
     expect("padding mask", "number of axes", keep.ndim, 2, "(B, S): one row per sequence")
     return keep.astype(bool)[:, None, None, :]
 
 
 def within(lengths: Integer[Array, "B"], tokens: int) -> Bool[Array, "B S"]:
-    """The tokens to keep of sequences filled up at the end: the first `length` of each row."""
+    """The tokens to keep of sequences padded at the end: the first `length` of each row."""
     expect("padding mask", "number of axes of the lengths", lengths.ndim, 1, "one length per sequence")
     return jnp.arange(tokens) < lengths[:, None]
 

@@ -55,7 +55,7 @@ class WindowAttention:
     def forward(
         self, params: None, x: Inputs, *, keep: Bool[Array, "B T"] | None = None
     ) -> tuple[Float[Array, "B T H D"], Cache]:
-        """`keep` is False for tokens that nobody may look at: they only fill up their sequence."""
+        """`keep` is the padding mask: False at padding tokens."""
         q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)
         batch, tokens, heads, _ = k.shape
         keep = jnp.ones((batch, tokens), bool) if keep is None else keep

@@ -1,4 +1,4 @@
-"""Attention of any model: who looks at whom in each block and head. And over an image: as panels, and as a picture.
+"""Attention of any model: the attention weights of each block and head. And over an image: as panels, and as a picture.
 
 The numbers come from the model's own forward, so they are those that made its answer. Abnar & Zuidema, 2020 (rollout).
 Over a text: token_maps.py. Through an encoder and a decoder: attention_rollout.py.
@@ -60,7 +60,7 @@ def patterns(model: Network, values: Mapping[str, Any]) -> AttentionMaps:
 def rollout(maps: Mapping[str, np.ndarray]) -> np.ndarray:
     """How much of each input token is in each output token (B, T, T), if only attention and residuals mixed them.
 
-    A_l = (mean over heads of pattern_l + I) / 2      half of what a block puts out came past it, through the residual
+    A_l = (mean over heads of pattern_l + I) / 2      half of what a block puts out is its input, through the residual
     A_l = A_l / its row sums                          1 already, but for rounding
     R   = A_L @ … @ A_2 @ A_1                         rows are output tokens, columns input tokens
 

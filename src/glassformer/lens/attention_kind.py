@@ -1,4 +1,4 @@
-"""Kinds of attention: who looks at whom, told by the layers at work: what they were given, and with which mask.
+"""Kinds of attention: which sequence attends to which, told by the layers at work and their masks.
 
 self      a sequence at itself, in both directions: ViT, BERT, the encoder of T5
 causal    a sequence at itself, backwards only: GPT, the decoder of T5
@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from glassformer.lens.trace import Trace, Work
 from glassformer.names import Call, last_word, visiting, watching
@@ -58,7 +59,7 @@ def attention_kinds(model: Any) -> dict[str, Kind]:
     found: dict[str, Kind] = {}
 
     def watcher(call: Call) -> Any:
-        given = call.given._asdict() if isinstance(call.given, tuple) else {}
+        given = getattr(call.given, "_asdict", dict)()  # of Inputs
         crosses[call.name] = crosses.get(call.name, False) or is_cross(given)
         masks[call.name] = call.keywords.get("mask")
         return call.run()
@@ -84,7 +85,7 @@ def is_cross(given: dict[str, Any]) -> bool:
 def kind_by(crosses: bool, mask: Any, shape: tuple[int, ...]) -> Kind:
     if crosses:
         return "cross"
-    if mask is None or isinstance(mask, jax.core.Tracer) or mask.shape[-2:] != shape:
+    if mask is None or isinstance(mask, Tracer) or mask.shape[-2:] != shape:
         return "self"  # a mask for all queries alike hides padding
     return "causal" if shape[0] > 1 and not np.triu(np.asarray(mask), 1).any() else "self"
 

@@ -1,6 +1,6 @@
 """Rollout: attention followed through all blocks, from the last back to the input.
 
-A block adds to each token what it looked at; what went past it along the residual stream is still there. With R, how
+A block adds to each token what it attended to; the residual stream itself is still there. With R, how
 much of each input token is in each token so far (at first each is itself: R = I), and A, a block's attention:
 
 self, causal     R = s * (R + A @ R)      and in a decoder  R_source = s * (R_source + A @ R_source)

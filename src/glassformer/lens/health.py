@@ -9,8 +9,8 @@ across blocks     norm of the gradient of the stream before the first block, ove
 not finite        NaN or infinity, and where it begins
 
 `health` gives every number, `findings` the sentences of those that are out of bounds. What a row may see is taken from
-the kind of attention and from the sources that nobody looks at: they only fill up, and neither they nor rows of their
-own count. Rows that see a single source are left out: they have no choice.
+the mask: padding, whose attention weights are all zero, does not count, neither as a source nor as a row. Rows that see
+a single source are left out: they have no choice.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ class Finding:
 
 
 def findings(trace: Trace) -> list[str]:
-    """What stands out, a sentence each; nothing: nothing does.
+    """What stands out, a sentence each; empty where nothing does.
 
     >>> from glassformer.lens.trace import trace
     >>> from glassformer.predict.run import load
@@ -100,8 +100,8 @@ class Seen(NamedTuple):
 
     name: str
     pattern: np.ndarray  # (B, H, T, S)
-    sources: np.ndarray  # (B, S): False: it only fills up
-    visible: np.ndarray  # (B, T): how many sources each row may see; 0 where the row itself only fills up
+    sources: np.ndarray  # (B, S): False at padding
+    visible: np.ndarray  # (B, T): how many sources each row may see; 0 where the row itself is padding
 
 
 def seen_patterns(trace: Trace) -> Iterator[Seen]:

@@ -23,7 +23,7 @@ from glassformer.probabilities import softmax
 
 EXACT = 2 << 20  # numbers: more than these are written in 16 bits
 LARGEST = 4 << 20  # numbers in one tensor: a larger one is left out
-DERIVED = 1 << 20  # numbers in all tensors of who looks at whom: more are worked out in the page, from q and k
+DERIVED = 1 << 20  # numbers in all attention matrices: more are worked out in the page, from q and k
 BY_PAIR = ("scores", "pattern", "dpattern", "dscores")
 
 

@@ -31,7 +31,7 @@ def paragraphs(maps: list[TokenMap], place: Place, width: int, what: str) -> Ite
         f"  {what} {shown(one.columns[row.argmax()])!r}, {share(row)}" for one, row in zip(maps, rows, strict=True)
     ]
     names = [shown(name) for name in maps[0].columns]
-    for start, end in stretches([cells(name) for name in names], max(LEAST, width - margin - max(map(len, notes)))):
+    for start, end in line_breaks([cells(name) for name in names], max(LEAST, width - margin - max(map(len, notes)))):
         if start:
             yield ""
         yield " " * margin + "".join(names[start:end])
@@ -51,7 +51,7 @@ def levels(row: np.ndarray) -> list[str]:
     return [LEVELS[round((len(LEVELS) - 1) * float(value / most))] if most > 0 else " " for value in row]
 
 
-def stretches(widths: list[int], most: int) -> Iterator[tuple[int, int]]:
+def line_breaks(widths: list[int], most: int) -> Iterator[tuple[int, int]]:
     """Neighbouring tokens that have room in a line together."""
     start, taken = 0, 0
     for i, width in enumerate(widths):

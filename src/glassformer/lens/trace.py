@@ -242,7 +242,10 @@ def run(model: Layer, loss: Layer, params: Any, given: Given, changes: dict[str,
         param_gradients=arrays(passed.dparams.value),
         logits=passed.logits,
         loss=None if passed.loss is None else float(passed.loss),
-        works=tuple(Work(*who, dict(params), *map(arrays, flows)) for who, params, *flows in passed.works.value),
+        works=tuple(
+            Work(name, layer, direction, around, dict(own), *map(arrays, flows))
+            for (name, layer, direction, around), own, *flows in passed.works.value
+        ),
         looped=passed.looped.value,
     )
 

@@ -147,7 +147,7 @@ class BERT(Network):
         keep: Bool[Array, "B T"] | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
-        """Without `segments` all is of kind 0; `keep` is False at tokens that only fill a sequence up."""
+        """Without `segments` all is of kind 0; `keep` is the padding mask, False at padding."""
         self.text.check("BERT", x)
         mask = None if keep is None else padding(keep)
         key_drop, *keys = split_or_none(key, 1 + self.depth)
@@ -193,14 +193,16 @@ class TaskCache(NamedTuple):
 class BERTFor(Network):
     """BERT with a head: for another task keep `params.bert` and take another head."""
 
-    tasks: ClassVar[tuple[str, ...]] = TASKS
-
     bert: BERT
     head: Head
 
     @property
     def input(self) -> Text:
         return self.bert.text
+
+    @property
+    def tasks(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.head.task, *(task for task in TASKS if task != self.head.task)
 
     @property
     def output_axis(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -56,6 +56,7 @@ class ClassHead:
     forward    y = classify(drop(tanh(pool(first(x)))))
     """
 
+    task: ClassVar[str] = "classify"
     output_axis: ClassVar[str] = "classes"
 
     width: int  # C
@@ -121,6 +122,7 @@ class TagHead:
     forward    y = classify(drop(x))
     """
 
+    task: ClassVar[str] = "tag"
     output_axis: ClassVar[str] = "classes"
 
     width: int  # C
@@ -173,6 +175,7 @@ class SpanHead:
     are (B, 2) places.
     """
 
+    task: ClassVar[str] = "span"
     output_axis: ClassVar[str] = "places"
 
     width: int  # C
@@ -225,6 +228,7 @@ class MaskedHead:
     forward    y = decoder(norm(activation(transform(x))), emb)
     """
 
+    task: ClassVar[str] = "masked"
     output_axis: ClassVar[str] = "symbols"
 
     width: int  # C

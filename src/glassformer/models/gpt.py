@@ -152,7 +152,7 @@ class GPT(Network, Incremental):
         keep: Bool[Array, "B T"] | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T V"], Cache]:
-        """`keep` is False at tokens that only fill a sequence up; place 0 is the first token either way."""
+        """`keep` is the padding mask, False at padding; place 0 is the first token either way."""
         self.text.check("GPT", x)
         mask = None if keep is None else padding(keep)
         key_drop, *keys = split_or_none(key, 1 + self.depth)

@@ -1,7 +1,7 @@
 """What an image model is given and asked: the size of the images, how their pixels are spread, how many classes."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ class Images(Input):
     classes: int = 10
     mean: float = 0.0  # of the pixels, after division by 255
     std: float = 1.0
+    dtype: Literal["float32"] | None = None  # of the pixels; None: bytes
 
     @property
     def prepare(self) -> Standardise:
@@ -34,7 +35,7 @@ class Images(Input):
         return rows * columns * channels
 
     def example(self, batch: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((batch, *self.shape), jnp.uint8)
+        return jax.ShapeDtypeStruct((batch, *self.shape), self.dtype or jnp.uint8)
 
     def check(self, where: str, x: Any) -> None:
         if x.shape[1:] != self.shape:
@@ -49,4 +50,5 @@ class Images(Input):
         sized = replace(self, shape=images.shape[1:], classes=len(data.classes))
         if images.dtype == np.uint8:
             return sized
-        return replace(sized, mean=float(images.mean()) / 255, std=float(images.std()) / 255 or 1.0)
+        mean, std = float(images.mean()) / 255, float(images.std()) / 255 or 1.0
+        return replace(sized, mean=mean, std=std, dtype="float32")

@@ -2,8 +2,8 @@
 
 ids -> reader (embedding, L recurrent cells) -> the state after the last real token -> linear -> logits
 
-Tokens that only fill a sequence up stand at its end, and `keep` is False there: the reader goes through them too, but
-what it makes of them is not asked for. A sequence without any real token leaves the state that all start from, zero.
+Padding stands at the end of a sequence, and `keep` is False there: the reader goes through it too, but
+what it makes of it is not asked for. A sequence without any real token leaves the state that all start from, zero.
 """
 
 from dataclasses import dataclass, replace

@@ -183,7 +183,7 @@ class T5(Network, Incremental):
         keep: Bool[Array, "B S"] | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T V"], Cache]:
-        """`keep` is False at source tokens that only fill up. A target filled up at its end needs none."""
+        """`keep` is the padding mask of the source. A target padded at its end needs none."""
         self.text.check("T5, source", x.source)
         self.text.check("T5, target", x.target)
         mask = None if keep is None else padding(keep)

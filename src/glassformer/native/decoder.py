@@ -74,7 +74,7 @@ class NativeDecoder:
         self.values = aligned(*heads, in_panels(D, panel), slots, panel)
 
     def start(self, ids: Any, lengths: Any) -> np.ndarray:
-        """Read prompts (B, T), filled up at the end, of which `lengths` (B) are real: the logits after each, (B, V)."""
+        """Read prompts (B, T), padded at the end, of which `lengths` (B) are real: the logits after each, (B, V)."""
         ids, lengths = np.asarray(ids, np.int32), np.asarray(lengths, np.int32)
         self.check_prompts(ids, lengths)
         real = np.arange(ids.shape[1]) < lengths[:, None]
@@ -197,7 +197,7 @@ class NativeDecoder:
 
 
 def packed(matrices: list[tuple[Any, ...]], panel: int) -> np.ndarray:
-    """Each matrix (K, O) as panels (O / panel, K, panel), filled up with zeros, one after the other."""
+    """Each matrix (K, O) as panels (O / panel, K, panel), padded with zeros, one after the other."""
     shapes = [shape_in_panels(parts, panel) for parts in matrices]
     whole, begin = aligned(sum(map(prod, shapes))), 0
     for parts, shape in zip(matrices, shapes, strict=True):

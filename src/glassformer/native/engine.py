@@ -1,4 +1,4 @@
-"""The native engine: the face of the jax engine, with the epoch's loop in C. Python sees it between stretches only."""
+"""The native engine: the face of the jax engine, with the epoch's loop in C. Python sees it between chunks only."""
 
 import ctypes
 import os

@@ -10,14 +10,15 @@ from typing import Any
 
 from glassformer import layers
 from glassformer.errors import EngineError
-from glassformer.native.kernels import entry, lower
+from glassformer.native.kernels import lower
 from glassformer.native.plan import Backward, Buffer, Constant, Input, Plan
+from glassformer.registry import register
 from glassformer.structure import Node, Value
 
 Lowered = tuple[Buffer, Backward]
 
 
-@entry(layers.Standardise, reads_input=True)
+@register.kernel(layers.Standardise, reads_input=True)
 def standardise(plan: Plan, node: Node, x: Input | Buffer) -> Lowered:
     if isinstance(x, Buffer) or not x.is_bytes:
         raise EngineError(f"the native engine has Standardise of bytes only ({node.name})")
@@ -27,7 +28,7 @@ def standardise(plan: Plan, node: Node, x: Input | Buffer) -> Lowered:
     return y, no_gradient(node)
 
 
-@entry(layers.StandardiseColumns)
+@register.kernel(layers.StandardiseColumns)
 def standardise_columns(plan: Plan, node: Node, x: Buffer) -> Lowered:
     layer: Any = node.layer
     if node.y is node.x:  # neither mean nor std
@@ -45,13 +46,13 @@ def standardise_columns(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return y, backward
 
 
-@entry(layers.Reshape)
+@register.kernel(layers.Reshape)
 def reshape(plan: Plan, node: Node, x: Buffer) -> Lowered:
     layer: Any = node.layer
     return plan.view(x, plan.samples, *layer.shape), lambda dy, into: plan.view(dy, *x.shape)
 
 
-@entry(layers.Dropout)
+@register.kernel(layers.Dropout)
 def dropout(plan: Plan, node: Node, x: Buffer) -> Lowered:
     layer: Any = node.layer
     if layer.rate:
@@ -81,13 +82,13 @@ def apart(into: Buffer | None, dy: Buffer) -> Buffer | None:
     return None if into is None or into.root is dy.root else into
 
 
-@entry(layers.Linear)
+@register.kernel(layers.Linear)
 def linear(plan: Plan, node: Node, x: Buffer) -> Lowered:
     y = plan.buffer(f"{node.name}.y", *x.shape[:-1], node.y.shape[-1])
     return y, project(plan, node.params.w, node.params.b, y, x)
 
 
-@entry(layers.Patches)
+@register.kernel(layers.Patches)
 def patches(plan: Plan, node: Node, x: Buffer) -> Lowered:
     layer: Any = node.layer
     y = plan.buffer(f"{node.name}.y", plan.samples, layer.tokens, layer.values)
@@ -104,7 +105,7 @@ def no_gradient(node: Node) -> Backward:
     return backward
 
 
-@entry(layers.ClassToken)
+@register.kernel(layers.ClassToken)
 def class_token(plan: Plan, node: Node, x: Buffer) -> Lowered:
     B, T, C = x.shape
     token = plan.param(node.params.token)
@@ -119,7 +120,7 @@ def class_token(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return y, backward
 
 
-@entry(layers.Positions)
+@register.kernel(layers.Positions)
 def positions(plan: Plan, node: Node, x: Buffer) -> Lowered:
     pos = plan.param(None if node.params is None else node.params.pos)
     if pos is None or plan.params[pos.name][0] != x.shape[1]:
@@ -134,7 +135,7 @@ def positions(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return y, backward
 
 
-@entry(layers.ReLU)
+@register.kernel(layers.ReLU)
 def relu(plan: Plan, node: Node, x: Buffer) -> Lowered:
     size = (x.rows * x.width,)
     y = plan.buffer(f"{node.name}.y", *x.shape, over=x)
@@ -148,7 +149,7 @@ def relu(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return y, backward
 
 
-@entry(layers.GELU)
+@register.kernel(layers.GELU)
 def gelu(plan: Plan, node: Node, x: Buffer) -> Lowered:
     size = (x.rows * x.width,)
     y = plan.buffer(f"{node.name}.y", *x.shape)
@@ -162,7 +163,7 @@ def gelu(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return y, backward
 
 
-@entry(layers.GELUTanh)
+@register.kernel(layers.GELUTanh)
 def gelu_tanh(plan: Plan, node: Node, x: Buffer) -> Lowered:
     size = (x.rows * x.width,)
     y, gate = plan.buffer(f"{node.name}.y", *x.shape), plan.buffer(f"{node.name}.gate", *x.shape)
@@ -176,7 +177,7 @@ def gelu_tanh(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return y, backward
 
 
-@entry(layers.LayerNorm)
+@register.kernel(layers.LayerNorm)
 def layer_norm(plan: Plan, node: Node, x: Buffer) -> Lowered:
     layer: Any = node.layer
     gain, bias = plan.param(node.params.gain), plan.param(node.params.bias)
@@ -195,7 +196,7 @@ def layer_norm(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return y, backward
 
 
-@entry(layers.SelfAttention)
+@register.kernel(layers.SelfAttention)
 def self_attention(plan: Plan, node: Node, x: Buffer) -> Lowered:
     name, weights, heads = node.name, node.params, node.layer.multi_head  # pyright: ignore[reportAttributeAccessIssue]
     B, T, _ = x.shape
@@ -230,7 +231,7 @@ def self_attention(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return y, backward
 
 
-@entry(layers.FeedForward)
+@register.kernel(layers.FeedForward)
 def feed_forward(plan: Plan, node: Node, x: Buffer) -> Lowered:
     hidden, to_hidden = feed_forward_up(plan, node, x)
     y = plan.buffer(f"{node.name}.y", *x.shape)
@@ -246,12 +247,12 @@ def feed_forward_up(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return hidden, lambda dy, into: up(to_pre(dy, None), into)
 
 
-@entry(layers.MeanPool)
+@register.kernel(layers.MeanPool)
 def mean_pool(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return pool(plan, "mean_pool", node.name, x)
 
 
-@entry(layers.FirstToken)
+@register.kernel(layers.FirstToken)
 def first_token(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return pool(plan, "first_token", node.name, x)
 
@@ -287,7 +288,7 @@ def commutes(layer: Any) -> bool:
     return isinstance(layer, layers.FeedForward)
 
 
-@entry(PooledEarly)
+@register.kernel(PooledEarly)
 def pooled_early(plan: Plan, node: Node, x: Buffer) -> Lowered:
     inner, mean = node.parts
     return pooled(plan, inner, mean.name, x)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]

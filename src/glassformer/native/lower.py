@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.errors import EngineError
 from glassformer.layers import Layer, MeanPool
 from glassformer.names import named_leaves
-from glassformer.native.kernels import has_kernel, lower, no_kernel
+from glassformer.native.kernels import kernel_for, lower, no_kernel
 from glassformer.native.layers import PooledEarly, add, commutes
 from glassformer.native.plan import Backward, Buffer, Input, Plan
 from glassformer.structure import Node, Sum, Value, structure
@@ -48,7 +48,7 @@ def plan_for(model: Any, samples: int, *, rewrites: bool = True, training: bool 
 
 def steps_of(parts: Iterable[Part], *, rewrites: bool) -> Iterator[Part]:
     for part in parts:
-        if isinstance(part, Sum) or has_kernel(type(part.layer)):
+        if isinstance(part, Sum) or kernel_for(type(part.layer)):
             yield part
         elif part.is_composite:
             yield from steps_of(pool_early(part.parts) if rewrites else part.parts, rewrites=rewrites)

@@ -105,7 +105,7 @@ class Run:
     def as_batch(self, x: np.ndarray) -> np.ndarray:
         """Checked, with the channel axis that grey images may leave out."""
         x = np.asarray(x)
-        if self.model.input.reads != IMAGES:
+        if self.model.input.reads not in (IMAGES, TEXTS):
             x = x.astype(np.float32) if self.model.input.reads == ROWS and np.issubdtype(x.dtype, np.number) else x
             self.model.input.check("predict", x)
             return x
@@ -114,10 +114,11 @@ class Run:
             x = x[..., None]
         if x.shape[1:] != shape or len(x) == 0:
             raise DataError(f"predict: images of shape {x.shape} came, expected (N, {', '.join(map(str, shape))})")
-        if np.issubdtype(x.dtype, np.floating):
+        if self.images.dtype and np.issubdtype(x.dtype, np.floating):
             return x.astype(np.float32)
-        if x.dtype != np.uint8:
-            raise DataError(f"predict: images of type {x.dtype} came, expected uint8, 0 to 255, or floats")
+        if x.dtype != self.model.example(1).dtype:
+            expected = "floats, as in training" if self.images.dtype else "uint8, 0 to 255"
+            raise DataError(f"predict: images of type {x.dtype} came, expected {expected}")
         return x
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:

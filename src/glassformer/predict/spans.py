@@ -33,7 +33,7 @@ def parts_in(reading: Reading, p: np.ndarray, classes: tuple[str, ...]) -> Itera
 
 
 def spanned(run: "Run", readings: list[Reading]) -> list[Answer]:
-    """Only the text's own tokens may begin or end it: neither the frame nor what fills up."""
+    """Only the text's own tokens may begin or end it: neither the frame nor padding."""
     found = []
     for reading, logits in zip(readings, framed_logits(run, readings), strict=True):
         start, end = softmax(logits[:, inside(reading)])

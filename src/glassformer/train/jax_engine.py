@@ -1,6 +1,6 @@
 """The jax engine: many training steps in one compiled loop, data resident on the device, gradients written out.
 
-The loop's bounds are arguments, so one program runs any stretch of an epoch: an epoch is cut into stretches for
+The loop's bounds are arguments, so one program runs any chunk of an epoch: an epoch is cut into chunks for
 progress and Ctrl-C, and a resumed run takes the very same steps. With several seeds everything is `vmap`ped over them.
 """
 
@@ -31,7 +31,7 @@ class Batches(NamedTuple):
     """What an epoch reads: all samples, and which of them each step takes."""
 
     samples: Any  # arrays of all samples, as the task has them
-    order: jax.Array  # (steps, batch); the last row is filled up with samples that weigh nothing
+    order: jax.Array  # (steps, batch); the last row is padded with samples that weigh nothing
     weights: jax.Array  # (steps, batch)
     key: jax.Array  # of this epoch
 
@@ -100,7 +100,7 @@ class JaxEngine:
 
 
 def take_steps(step: Callable[..., Any], state: State, batches: Batches, first: Any, last: Any) -> tuple[State, Any]:
-    """A loop of training steps. Losses of steps outside the stretch are left at zero."""
+    """A loop of training steps. Losses of steps outside the chunk are left at zero."""
 
     def body(i: Any, carry: tuple[State, Any]) -> tuple[State, Any]:
         state, losses = carry

@@ -1,4 +1,4 @@
-"""Training: epochs cut into stretches, scored, logged and saved; interrupted, it resumes exactly.
+"""Training: epochs cut into chunks, scored, logged and saved; interrupted, it resumes exactly.
 
 One trainer for a single run, for several seeds and for the cells of a study: several runs are one compiled program, and
 every array of their state has a leading axis of runs.
@@ -24,7 +24,7 @@ from glassformer.train.rng import make_order
 from glassformer.train.run_folder import Progress, Row, RunFolder
 from glassformer.train.warm_start import warm_start
 
-STRETCH_SECONDS = 0.5  # how long a stretch should take: progress shows, and Ctrl-C is heard
+CHUNK_SECONDS = 0.5  # how long a chunk should take: progress shows, and Ctrl-C is heard
 SAVE_SECONDS = 60.0  # between saves within an epoch; at its end the state is always saved
 
 
@@ -34,10 +34,10 @@ class Listener:
     def begins(self, folder: Path, recipe: Recipe, data: Dataset, seeds: tuple[int, ...]) -> None: ...
     def resumes(self, folder: Path, recipe: Recipe) -> None: ...
     def notice(self, text: str) -> None: ...
-    def stretch(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None: ...
+    def chunk(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None: ...
     def epoch(self, row: Row) -> None: ...
     def interrupted(self) -> bool:
-        """True: stop after this stretch and save."""
+        """True: stop after this chunk and save."""
         return False
 
 
@@ -76,11 +76,11 @@ class Trainer:
         orders = [order.current(epoch, total) if self.step else order.shuffled(epoch, total) for order in self.orders]
         batches = self.engine.batches([order[: self.engine.count] for order in orders], epoch)
         while self.step < self.engine.steps:
-            self.run_stretch(batches)
+            self.run_chunk(batches)
         self.epoch, self.step = epoch, 0
         self.end_epoch()
 
-    def run_stretch(self, batches: Any) -> None:
+    def run_chunk(self, batches: Any) -> None:
         """Take some steps, and keep what comes of them."""
         raise NotImplementedError
 
@@ -121,7 +121,7 @@ class Loop(Trainer):
         self.folders = [RunFolder(folder.path / f"seed-{seed}") for seed in seeds] or [folder]
         self.progress = [Progress(data_digest=digest(data.train))] * len(self.folders)
         self.loss_sum, self.seconds = np.zeros(len(self.folders)), 0.0  # of the epoch under way
-        self.steps_at_once = 8  # of a stretch; found out while running
+        self.steps_at_once = 8  # of a chunk; found out while running
         self.saved = time.monotonic()
 
     def begin(self) -> None:
@@ -155,7 +155,7 @@ class Loop(Trainer):
         """The runs that are not done."""
         return [i for i, progress in enumerate(self.progress) if not progress.done]
 
-    def run_stretch(self, batches: Any) -> None:
+    def run_chunk(self, batches: Any) -> None:
         first, epoch, batch = self.step, self.epoch + 1, self.recipes[0].training.batch
         before = None if self.recipes[1:] else jax.tree.map(lambda leaf: leaf.copy(), self.state)  # it is given away
         start = time.monotonic()
@@ -172,10 +172,10 @@ class Loop(Trainer):
         counts = np.minimum(self.engine.count - np.arange(first, self.step) * batch, batch)
         self.loss_sum, self.seconds = self.loss_sum + losses @ counts, self.seconds + seconds
         taken = self.step - first
-        self.steps_at_once = max(1, min(4 * taken, round(taken * STRETCH_SECONDS / max(seconds, 1e-9))))
+        self.steps_at_once = max(1, min(4 * taken, round(taken * CHUNK_SECONDS / max(seconds, 1e-9))))
         mean = float(self.loss_sum.mean()) / min(self.step * batch, self.engine.count)
         speed = len(self.folders) * counts.sum() / max(seconds, 1e-9)
-        self.listener.stretch(epoch, self.step, self.engine.steps, mean, speed)
+        self.listener.chunk(epoch, self.step, self.engine.steps, mean, speed)
         if self.step < self.engine.steps:
             if self.listener.interrupted():
                 self.save(self.active)

@@ -107,7 +107,7 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
             recipe.task.must_have_samples(f"{data.name}, what validation {part}", samples)
     if reads == TEXTS:
         recipe = dataclasses.replace(recipe, tokeniser=recipe.tokeniser or Characters())
-        if recipe.start:  # its table may be filled up with rows that no symbol has
+        if recipe.start:  # its table may be padded with rows that no symbol has
             data = data._replace(vocabulary=recipe_from(recipe.start).model.input.vocabulary)  # pyright: ignore
     recipe = dataclasses.replace(recipe, model=recipe.model.for_data(data, recipe.task.name))
     recipe.loss  # noqa: B018  it may refuse
@@ -156,7 +156,7 @@ def is_iris(name: str) -> bool:
 
 
 def lasting_name(name: str) -> str:
-    """The word for a data set that a run writes down: it means the same from any folder."""
+    """The canonical name of a data set, which means the same from any folder."""
     if is_iris(name) or registry.find("data", name.partition(":")[0]):
         return name
     return lasting_text_name(name) if is_text(name) else of_images(name)

@@ -33,7 +33,7 @@ class Tally(NamedTuple):
 
 
 def tally(recipe: "Recipe", params: Any, samples: Any, chosen: Integer[Array, "B"], here: Float[Array, "B"]) -> Tally:
-    """Sums over some samples; those not `here` (0) only fill the part up."""
+    """Sums over some samples; those not `here` (0) are padding."""
     batch = recipe.task.batch(samples, chosen)
     y, _ = recipe.model.forward(params, batch.x, **batch.keywords)
     weights = label_weights(batch, here)

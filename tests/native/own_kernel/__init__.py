@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from glassformer import register
 from glassformer.layers import Linear, MeanPool, Patches, ReLU, Residual
 from glassformer.models import Images, Network
 from glassformer.names import at, tag
-from glassformer.native import Backward, Buffer, Plan, register_kernel
+from glassformer.native import Backward, Buffer, Plan
 from glassformer.structure import Node
 
 
@@ -46,8 +47,8 @@ def scale(plan: Plan, node: Node, x: Buffer) -> tuple[Buffer, Backward]:
     return y, backward
 
 
-def register() -> None:
-    register_kernel(Scale, scale, include=Path(__file__).parent)
+def give_kernel() -> None:
+    register.kernel(Scale, include=Path(__file__).parent)(scale)
 
 
 class Params(NamedTuple):

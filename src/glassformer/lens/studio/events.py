@@ -1,4 +1,4 @@
-"""Server-sent events: a response that stays open. Who reads too slowly, or has gone, is let go."""
+"""Server-sent events: a response that stays open. Slow clients are dropped."""
 
 import asyncio
 

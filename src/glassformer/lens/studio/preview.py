@@ -1,6 +1,6 @@
-"""A preview: who looks at whom, and what the model says. The page's payload with a few of its tensors, made fast.
+"""A preview: the attention weights, and what the model says. The page's payload with a few of its tensors, made fast.
 
-A text is filled up to a power of two, and what fills it is cut off again: without that, every letter that is typed
+A text is padded to a power of two, and the padding is cut off again: without that, every letter that is typed
 would be a new shape, and the pass compiled anew for it.
 """
 
@@ -39,7 +39,7 @@ def preview(run: Run, trace_input: TraceInput, compile_limit: CompileLimit | Non
 
 
 def brief(traced: Trace, trace_input: TraceInput, run: str, is_filled: bool) -> dict[str, Any]:
-    """As payload() makes it, without steps, with the tensors of who looks at whom alone, and without what `filled`."""
+    """As payload() makes it, without steps, with the attention weights alone, and without padding."""
     logits = np.asarray(traced.logits)
     if is_filled and logits.ndim == 3:
         traced = replace(traced, logits=logits[:, : len(trace_input.tokens)])

@@ -1,4 +1,4 @@
-"""Heavy work, one piece at a time: a queue with an end, so that many who ask wait rather than fill the machine."""
+"""A bounded queue for heavy work, one piece at a time: many requests wait rather than fill the machine."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-// Whom a token looks at: drawn over the image or the text, for one head; and small, for all heads of all layers.
+// The attention weights of a token: drawn over the image or the text, for one head; and small, for all heads of all layers.
 import { h, percent, visible } from "./dom.js";
 import { matrix, withNumbers } from "./data.js";
 import { figure } from "./figure.js";
@@ -24,7 +24,7 @@ export function words(trace, layer, settings, query, { short = false } = {}) {
   if (settings.mode === "backward") {
     return short ? `How the loss pulls at ${who}` : `How the loss pulls at what ${who} looks at: orange scores should fall, blue ones rise.`;
   }
-  return short ? `Whom ${who} looks at` : `Whom ${who} looks at.`;
+  return short ? `Attention weights of ${who}` : `Attention weights of ${who}.`;
 }
 
 // Where most of it goes: `Most to 5,3: 30.9 %.` Of a gradient nothing.
@@ -35,8 +35,8 @@ export function strongest(trace, layer, settings, query) {
   let best = 0;
   for (let i = 1; i < shares.length; i++) if (shares[i] > shares[best]) best = i;
   const key = visible(trace.sequences[layer.keys][best] ?? "");
-  const whom = trace.input.kind === "image" ? key : `token ${best} “${key}”`;
-  return `Most to ${whom}: ${percent(shares[best])}.`;
+  const most = trace.input.kind === "image" ? key : `token ${best} “${key}”`;
+  return `Most to ${most}: ${percent(shares[best])}.`;
 }
 
 // What the numbers are that are drawn over the input.
@@ -122,7 +122,7 @@ export function inputFigures(trace, layer, get) {
   const legend = () => legendOf(get.settings());
   const on = { onPoint: get.onPoint, onPick: get.onPick, tools: "apart" };
   if (trace.input.kind === "image") {
-    return [figure(imagePicture({ title: `${trace.input.name}: whom a patch looks at`, input: trace.input, shares, query: get.query, largest: 380, legend: layer ? legend : null }), { ...on, describe: ({ token }) => `patch ${trace.sequences.tokens[token]}` })];
+    return [figure(imagePicture({ title: `${trace.input.name}: attention weights of a patch`, input: trace.input, shares, query: get.query, largest: 380, legend: layer ? legend : null }), { ...on, describe: ({ token }) => `patch ${trace.sequences.tokens[token]}` })];
   }
   const describe = ({ token }) => `token ${token}`;
   const tokens = trace.sequences[layer?.queries ?? "tokens"];

@@ -40,7 +40,7 @@ export function start(root, payload) {
     h("a", { class: "skip", href: "#middle", onclick: (event) => { event.preventDefault(); middle.focus(); } }, "To the walk"),
     top.element, stations.element, h("div", { class: "columns" }, side.element, middle, panel.element), footer(trace), dialog);
 
-  // A cell is pointed at: its numbers, the numbers that made it, and, where its row is a token, whom that token looks at.
+  // A cell is pointed at: its numbers, the numbers that made it, and, where its row is a token, the attention weights of that token.
   const on = {
     point(tensor, view, cell) {
       if (!cell) return rest();

@@ -1,4 +1,4 @@
-// What one run makes of the input: its answer, whom the patch or token that is pointed at looks at, and all heads.
+// What one run makes of the input: its answer, the attention weights of the patch or token that is pointed at, and all heads.
 import { h, number, percent, visible } from "./dom.js";
 import { answerFacts, rightClass, showPlace } from "./answer.js";
 import { sharesOf, words } from "./attention.js";
@@ -25,7 +25,7 @@ export function runColumn(asking) {
   const bars = figure(livePicture("What the model says", () => barsPicture({
     title: "", names: trace.answer.classes, shares: trace.answer.probabilities, label: rightClass(trace.answer),
   })), { tools: "apart" });
-  const input = figure(livePicture("The input, and whom a patch or token looks at", () => (trace.input.kind === "image"
+  const input = figure(livePicture("The input, and the attention weights of a patch or token", () => (trace.input.kind === "image"
     ? imagePicture({ title: "", input: trace.input, shares, query, largest: LARGEST, legend: layer() ? legend : null })
     : tokensPicture({ title: "", tokens: trace.sequences[layer()?.queries ?? "tokens"], shares: () => (isCross() ? null : shares()), query, legend: layer() && !isCross() ? legend : null }))),
   {

@@ -36,7 +36,7 @@ export function openSelection(onChange) {
     element.replaceChildren(...(layer ? [
       layers.length > 1 ? field("Layer", select) : null,
       layer.heads > 1 ? field("Head", choices("Head", Array.from({ length: layer.heads }, (_, i) => [i, String(i), `head ${i}`]), headIn(layer), (head) => set({ head }))) : null,
-      field("Direction", choices("Direction", [["forward", "Forward", "whom a patch or token looks at"], ["backward", "Backward", "how the loss pulls at that (b)"]], chosen.mode, (mode) => set({ mode }))),
+      field("Direction", choices("Direction", [["forward", "Forward", "the attention weights of a patch or token"], ["backward", "Backward", "how the loss pulls at that (b)"]], chosen.mode, (mode) => set({ mode }))),
     ].filter(Boolean) : []));
     element.hidden = !layer;
     if (focused) {

@@ -52,7 +52,7 @@ typedef struct {
 } barrier;
 
 /* Wait until all threads are here. Steps take fractions of a millisecond: looking again and again is quicker than
- * sleeping, and who gives up his core on a busy machine gets it back late. But where threads outnumber cores, the ones
+ * sleeping, and who gives up his core on a busy machine has to wait for it. But where threads outnumber cores, the ones
  * waited for must get their turn. */
 static void barrier_wait(barrier *all)
 {

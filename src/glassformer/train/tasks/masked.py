@@ -77,6 +77,6 @@ class Masked(Task):
 
 
 def inside(keep: Bool[Array, "B T"]) -> Bool[Array, "B T"]:
-    """The text itself: neither <start> nor <end> nor what fills up."""
+    """The text itself: neither <start> nor <end> nor padding."""
     next_is_real = jnp.concatenate([keep[:, 1:], jnp.zeros_like(keep[:, :1])], axis=1)
     return (keep & next_is_real).at[:, 0].set(False)

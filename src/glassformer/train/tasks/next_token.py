@@ -1,7 +1,7 @@
-"""Language modelling: after every token of a stretch of text, which one comes next?
+"""Language modelling: after every token of a window of text, which one comes next?
 
-The text is one stream, documents divided by <end>. An epoch takes stretches from all over it, each moved by a random
-number of tokens, so that stretches begin anywhere; scoring takes them side by side, every token once.
+The text is one stream, documents divided by <end>. An epoch takes random crops of it, so that windows
+begin anywhere; scoring takes consecutive windows, every token once.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from glassformer.train.tasks.task import Batch, Encoded, Task
 
 class Stream(NamedTuple):
     ids: np.ndarray  # int32 (N,)
-    context: Static  # tokens in a stretch
+    context: Static  # tokens in a window
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class NextToken(Task):
     def must_have_samples(self, where: str, samples: Stream) -> None:
         if self.count(samples) < 1:
             raise DataError(
-                f"{where}: it is {len(samples.ids)} tokens long, too short for a stretch of {samples.context.value} "
+                f"{where}: it is {len(samples.ids)} tokens long, too short for a window of {samples.context.value} "
                 "and the token that comes next; bring more text, or a smaller model.text.context"
             )
 
     def batch(self, samples: Stream, chosen: Integer[Array, "B"]) -> Batch:
-        return stretches(samples, chosen * samples.context.value)
+        return windows(samples, chosen * samples.context.value)
 
     def drawn(self, samples: Stream, chosen: Integer[Array, "B"], key: Key) -> Batch:
         length = samples.context.value
         start = chosen * length + jax.random.randint(key, chosen.shape, 0, length)
-        return stretches(samples, jnp.minimum(start, len(samples.ids) - 1 - length))
+        return windows(samples, jnp.minimum(start, len(samples.ids) - 1 - length))
 
     def encode(self, texts: Texts, tokeniser: Tokeniser, context: int) -> Encoded:
         end = symbol(tokeniser, "end")
@@ -56,7 +56,7 @@ class NextToken(Task):
         return Encoded(stream(texts.train), stream(texts.test), ())
 
 
-def stretches(samples: Stream, start: Any) -> Batch:
+def windows(samples: Stream, start: Any) -> Batch:
     ids: Any = samples.ids
     places = start[:, None] + jnp.arange(samples.context.value)
     return Batch(ids[places], ids[places + 1], None, {})

@@ -1,4 +1,4 @@
-"""Texts as rows of symbols: <start> text <end>, filled up with <pad> to the longest."""
+"""Texts as rows of symbols: <start> text <end>, padded with <pad> to the longest."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from glassformer.errors import DataError
 
 class Sequences(NamedTuple):
     ids: np.ndarray  # int32 (N, T)
-    keep: np.ndarray  # bool (N, T): False where a row is filled up
+    keep: np.ndarray  # bool (N, T): False at padding
     labels: np.ndarray  # int32, (N), (N, T) or (N, 2)
     counts: np.ndarray  # bool, as labels: which of them count
 

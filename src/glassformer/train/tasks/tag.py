@@ -35,7 +35,7 @@ class Tag(Task):
             must_fit(texts.name, [example.text for example in asked], rows, context)
             ids, keep = filled(rows, symbol(tokeniser, "pad"))
             tags, _ = filled(labels, 0)
-            counts = keep & np.roll(keep, -1, axis=1)  # not <end>, nor what fills up
+            counts = keep & np.roll(keep, -1, axis=1)  # not <end>, nor padding
             counts[:, [0, -1]] = False  # nor <start>
             return Sequences(ids, keep, tags, counts)
 

@@ -72,6 +72,6 @@ class Task(ABC):
 
 
 def label_weights(batch: Batch, rows: Float[Array, "B"]) -> Float[Array, "*B"]:
-    """The weight of each label, where some rows only fill a batch up and weigh nothing."""
+    """The weight of each label, where some rows only pad the batch and weigh nothing."""
     by_row = rows.reshape(len(rows), *(1,) * (batch.labels.ndim - 1))
     return jnp.broadcast_to(by_row, batch.labels.shape) if batch.weights is None else by_row * batch.weights
