@@ -644,6 +644,26 @@ def test_a_token_that_is_only_read_has_no_answer(tab: Tab, folder: Path) -> None
     assert tab.text(".answer .places") == ""
 
 
+@pytest.mark.slow
+@needs_browser
+def test_padding_is_hidden(tab: Tab, folder: Path) -> None:
+    model = BERTFor(BERT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=1), TagHead(8, 17))
+    _, trace_input = VIEWS["bert"]()
+    keep = np.arange(9)[None] < 6
+    traced = trace(model, grown(model), trace_input.x, labels=trace_input.labels, keep=keep)
+    path = folder / "padding.html"
+    path.write_text(page(payload(traced, trace_input)))
+    one = Seen(tab, path, traced)
+    one.open("#head=1")
+    (name,) = tab.run("glassformer.trace.names.filter((name) => name.endsWith('.pattern'))")
+    one.open(f"#tensor={name}&head=1")
+    for column, words in ((2, "padding: seen"), (7, "padding: hidden")):
+        one.point(name, 4, column)
+        assert tab.text(".panel .cell-mask strong") == words
+        assert (one.value() == 0) == (column == 7)
+        assert "equals the stored value" in tab.text(".panel")
+
+
 def unknown(view: str) -> tuple[Trace, dict[str, Any]]:
     """The same page where nobody knows the right answer."""
     traced, trace_input = VIEWS[view]()

@@ -211,7 +211,7 @@ def assert_quiet(studio: Studio) -> None:
 
 def test_the_studio_is_one_script() -> None:
     script = bundle("studio")
-    assert script.index("const $pad") < script.index("const $studio")
+    assert script.index("const $drawing_pad") < script.index("const $studio")
     assert "\nimport " not in script
 
 

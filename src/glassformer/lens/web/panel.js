@@ -3,7 +3,8 @@ import { h, number, visible } from "./dom.js";
 import { axisName } from "./axes.js";
 import { labelOf, partOf } from "./data.js";
 import { css, scaleFor } from "./colours.js";
-import { explain, isEqual } from "./explain.js";
+import { asSeen, explain, isEqual } from "./explain.js";
+import { cell as cellAt, evaluate } from "./formula.js";
 import { attentionOf, isChanged, seenBy } from "./softmax.js";
 import { cells } from "./surface.js";
 import { theme } from "./figure.js";
@@ -63,10 +64,13 @@ export function openPanel(trace, onClose, go) {
     return words.join(" · ");
   }
 
-  function maskLine(layer, settings, cell, view) {
-    const visibleHere = cell.column < seenBy(layer, settings.mask, cell.row, view.columns);
-    const kind = (layer.square ? settings.mask || layer.mask : layer.mask) === "causal" ? "causal" : "none";
-    return pair("mask", kind === "none" ? "none: every token is seen" : visibleHere ? "causal: seen" : "causal: hidden, it comes later", "cell-mask");
+  function maskLine(layer, settings, { row, column }, view) {
+    const isCausal = (layer.square ? settings.mask || layer.mask : layer.mask) === "causal";
+    const isLater = column >= seenBy(layer, settings.mask, row, view.columns);
+    const mask = `${layer.name}.mask`;
+    const isPadding = trace.tensors[mask] && (layer.mask !== "causal" || column <= row) && !evaluate(asSeen(trace, mask), cellAt([view.of.at, row, column]))[0];
+    const words = isLater ? "causal: hidden, it comes later" : isPadding ? "padding: hidden" : isCausal ? "causal: seen" : trace.tensors[mask] && layer.mask !== "causal" ? "padding: seen" : "none: every token is seen";
+    return pair("mask", words, "cell-mask");
   }
 
   function recomputed(layer, view, cell, settings, at) {
