@@ -1,9 +1,12 @@
 """What tests compile: C in a folder that all their processes share; JAX programs quickly, and let go in time."""
 
+import atexit
 import gc
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +20,14 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if "XLA_FLAGS" not in os.environ:  # else they are the user's, or those of the process that started this worker
     tried = subprocess.run([sys.executable, "-c", START], env=os.environ | {"XLA_FLAGS": QUICK}, capture_output=True)
     os.environ["XLA_FLAGS"] = QUICK if tried.returncode == 0 else ""  # XLA ends a process whose flags it does not know
+
+# What one process has compiled, no other compiles again: workers, commands, servers. It goes with the session, unless
+# JAX_COMPILATION_CACHE_DIR names a folder that stays.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="glassformer-compiled-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax  # noqa: E402 - it reads the environment
 

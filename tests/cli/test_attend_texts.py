@@ -21,11 +21,8 @@ from glassformer.models.t5 import Inputs
 from glassformer.predict.run import Run
 
 from ..programs import forward
-from ..train.conftest import compiled_once
 from ..train.small_texts import small_texts
 from ..train.text_runs import NUMBERS, framed_ids, untrained
-
-__all__ = ["compiled_once"]  # used by every test here
 
 app = typer.Typer()
 app.command()(attend)

@@ -20,11 +20,8 @@ from glassformer.errors import DataError, ShapeError
 from glassformer.predict.run import Run
 
 from ..programs import forward
-from ..train.conftest import compiled_once
 from ..train.small_texts import small_texts
 from ..train.text_runs import NUMBERS, direct, framed_ids, shares, untrained
-
-__all__ = ["compiled_once"]  # used by every test here
 
 app = typer.Typer()
 app.command("eval")(eval_)

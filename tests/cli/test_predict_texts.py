@@ -19,11 +19,8 @@ from glassformer.predict.answers import ClassAnswer, Found, MaskedAnswer, NextAn
 from glassformer.predict.run import Run
 from glassformer.train.settings import to_plain, to_toml
 
-from ..train.conftest import compiled_once
 from ..train.small_texts import small_texts
 from ..train.text_runs import NUMBERS, untrained
-
-__all__ = ["compiled_once"]  # used by every test here
 
 app = typer.Typer()
 app.command()(predict)

@@ -21,11 +21,8 @@ from glassformer.names import with_leaves
 from glassformer.predict.run import Run, load
 from glassformer.train.run_folder import RunFolder
 
-from ..train.conftest import compiled_once
 from ..train.small_texts import small_texts
 from ..train.text_runs import NUMBERS, framed_ids, untrained
-
-__all__ = ["compiled_once"]  # used by every test here
 
 app = typer.Typer()
 app.command()(trace)

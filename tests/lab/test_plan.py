@@ -207,6 +207,15 @@ def test_a_file_that_is_not_there_and_a_name_that_nobody_has() -> None:
         load_plan("attention-acuracy")
 
 
+def test_a_task_without_right_and_wrong_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "houses.csv").write_text("rooms,price\n" + "\n".join(f"{i},{2 * i}.5" for i in range(10)))
+    settings = f'data = "{tmp_path / "houses.csv"}", task = "regress", model = {{ kind = "tiny_iris" }}'
+    fast = factor('set = { "optimiser.lr" = 0.3 }')
+    plan = parse(f'question = "Why?"\n[baseline]\nsettings = {{ {settings} }}\n{fast}', "small")
+    with pytest.raises(SettingError, match="the task regress knows no right and wrong, and a study compares accurac"):
+        check(plan)
+
+
 def test_without_a_compiler_a_plan_for_the_native_engine_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> tuple[str, ...]:
         raise EngineError("no C compiler is installed (cc, gcc, clang)")

@@ -270,8 +270,13 @@ def test_a_long_text_is_sent_as_what_its_attention_follows_from(folder: Path, mo
     run = load(folder / "gpt-run")
     tensors = preview(run, text_input(run, "a text", "the dog sat."))["tensors"]
     assert {name.rpartition(".")[2] for name, entry in tensors.items() if "derived" in entry} == {*PAIRS, "dpattern"}
-    assert {name.rpartition(".")[2] for name, entry in tensors.items() if "data" in entry} == {"q", "k", "v", "dz"}
+    given = {"q", "k", "v", "dz", "mask"}
+    assert {name.rpartition(".")[2] for name, entry in tensors.items() if "data" in entry} == given
     assert tensors["blocks.0.attn.k"]["shape"] == [11, 2, 4]
+    assert tensors["blocks.0.attn.mask"]["shape"][-2:] == [11, 11]
+    for entry in tensors.values():  # their formulas, and all that these read
+        assert ("derived" in entry) == ("equation" in entry)
+        assert {ref["tensor"] for ref in entry.get("refs", {}).values() if "tensor" in ref} <= set(tensors)
 
 
 def test_rows_of_numbers_are_taken_as_text(client: TestClient, folder: Path) -> None:

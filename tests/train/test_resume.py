@@ -210,16 +210,13 @@ def test_stopped_at_every_file_that_is_written(
     ("where", "n"),
     [("write", 1), ("write", 2), ("write", 3), ("write", 4), ("chunk", 2), ("chunk", 5), ("chunk saved", 3)],
 )
-def test_killed(
-    where: str, n: int, data_file: str, whole: dict[str, Path], tmp_path: Path, compiled_once: dict[str, str]
-) -> None:
+def test_killed(where: str, n: int, data_file: str, whole: dict[str, Path], tmp_path: Path) -> None:
     run = tmp_path / "run"
     begin("xorshift", data_file, run, Listener())
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, where, str(n), str(run)],
         capture_output=True,
         text=True,
-        env={**os.environ, **compiled_once},
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (run / "metrics.json").exists()
@@ -227,9 +224,9 @@ def test_killed(
     assert_same_run(run, whole["xorshift"])
 
 
-def test_ctrl_c_on_the_command_line(data_file: str, tmp_path: Path, compiled_once: dict[str, str]) -> None:
+def test_ctrl_c_on_the_command_line(data_file: str, tmp_path: Path) -> None:
     def command(*arguments: str, script: str = COMMAND) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, **compiled_once, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
+        environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
         return subprocess.run(
             [sys.executable, "-c", script, "train", *arguments],
             cwd=tmp_path,

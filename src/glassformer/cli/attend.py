@@ -82,6 +82,7 @@ def attend_image(run: "Run", words: list[str], wanted: Wanted, out: Path) -> tup
     from glassformer.data.prepare import read_pictures
     from glassformer.errors import DataError
     from glassformer.lens import attention
+    from glassformer.probabilities import softmax
 
     if wanted.kind not in (None, "self"):
         raise typer.BadParameter(f"{wanted.kind} came, and over an image there is only self", param_hint="--kind")
@@ -93,8 +94,9 @@ def attend_image(run: "Run", words: list[str], wanted: Wanted, out: Path) -> tup
     if len(pictures) > 1:
         raise DataError(f"{words[0]}: holds {len(pictures):,} images; say which one, such as {words[0]}:0")
     batch = pictures[0].image[None]
-    probabilities = run.probabilities(batch)[0]
-    best = int(probabilities.argmax())
+    logits = run.logits(batch)[0]
+    best, name = int(logits.argmax()), Path(words[0]).name
+    probability = None if run.gives_numbers else float(softmax(logits)[best])
     maps, rolled = maps_of(run, batch, best, wanted)
     blocks = attention.chosen(attention.panels(model, maps, chosen), wanted.block, wanted.head)
     over_all = attention.panel(model, "rollout", "rollout over all blocks", None, rolled, chosen)
@@ -106,14 +108,17 @@ def attend_image(run: "Run", words: list[str], wanted: Wanted, out: Path) -> tup
         "image": pictures[0].name,
         "done": pictures[0].done,
         "class": run.classes[best],
-        "probability": float(probabilities[best]),
+        "probability": probability,
         "query": wanted.query or usual_query(model, wanted.gradient),
         "shows": GRADIENT if wanted.gradient else "attention",
         "heads": [as_plain(one) for row in blocks for one in row],
         "rollout": as_plain(over_all) if wanted.rollout else None,
     }
     whose = describe(chosen, wanted.gradient, result["class"])
-    reads = f"{run.path.name} sees {result['class']} in {Path(words[0]).name} ({100 * result['probability']:.1f} %)"
+    if probability is None:
+        reads = f"{run.path.name} says {result['class']} {logits[best]:.6g} of {name}"
+    else:
+        reads = f"{run.path.name} sees {result['class']} in {name} ({100 * probability:.1f} %)"
     title = f"{reads}\n{whose[0].upper()}{whose[1:]}"
     png = attention.picture(
         batch[0], blocks, over_all if wanted.rollout else None, chosen, title, scale=result["shows"]

@@ -59,8 +59,9 @@ def predict(
         return
     shape = loaded.images.shape
     files = [read_pictures(word, shape, loaded.recipe.data, invert) for word in inputs]
-    answers = loaded.probabilities(np.stack([picture.image for picture in chain(*files)]))
-    rows = iter([answer(*both, loaded.classes) for both in zip(chain(*files), answers, strict=True)])
+    images, say = np.stack([picture.image for picture in chain(*files)]), numbers if loaded.gives_numbers else answer
+    answers = loaded.logits(images) if loaded.gives_numbers else loaded.probabilities(images)
+    rows = iter([say(*both, loaded.classes) for both in zip(chain(*files), answers, strict=True)])
     parts = [list(islice(rows, len(pictures))) for pictures in files]
     report({"run": str(loaded.path), "images": list(chain(*parts))}, as_text(parts), as_json=json)
 
@@ -77,6 +78,12 @@ def answer(picture: "Picture", probabilities: "np.ndarray", classes: tuple[str, 
     }
 
 
+def numbers(picture: "Picture", values: "np.ndarray", names: tuple[str, ...]) -> dict[str, Any]:
+    """Of a regression."""
+    found = dict(zip(names, values.tolist(), strict=True))
+    return {"image": picture.name, "values": found, "label": picture.label, "done": picture.done}
+
+
 def as_text(parts: list[list[dict[str, Any]]]) -> str:
     """One line per image, and below those to which the same was done, what that was."""
     width = max(len(row["image"]) for rows in parts for row in rows[:SHOWN])
@@ -91,5 +98,8 @@ def as_text(parts: list[list[dict[str, Any]]]) -> str:
 
 
 def found(row: dict[str, Any]) -> str:
+    if "values" in row:
+        right = "" if row["label"] is None else f"   expected {', '.join(f'{value:.6g}' for value in row['label'])}"
+        return ", ".join(f"{name} {value:.6g}" for name, value in row["values"].items()) + right
     label = "" if row["label"] is None else f"   labelled {row['label']}"
     return f"{best_classes(row['probabilities'])}{label}"

@@ -78,7 +78,9 @@ def describe(run: "Run", trace_input: "TraceInput") -> str:
     """Which labels the loss was taken against, and who says so."""
     from glassformer.train.tasks import Span
 
-    def named(label: int) -> str:
+    def named(label: Any) -> str:
+        if run.gives_numbers:
+            return f"{label:.6g}"
         if isinstance(run.recipe.task, Span) or label >= len(trace_input.words):
             return str(label)  # a place in the text, or a symbol that nobody has named
         return trace_input.words[label] if trace_input.words == run.classes else repr(trace_input.words[label])

@@ -79,4 +79,4 @@ def trace_input_of(run: "Run", word: str) -> "TraceInput":
     else:
         given = list(read(run, word))
     expected = given[0].expected
-    return text_input(run, given[0].name, given[0].text, expected if isinstance(expected, str) else None)
+    return text_input(run, given[0].name, given[0].text, None if isinstance(expected, dict) else expected)

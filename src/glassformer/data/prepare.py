@@ -7,7 +7,7 @@ is taken as it is, inverted where that is needed.
 
 import math
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Picture(NamedTuple):
     name: str  # the file, with a number where it holds several: digits-idx3-ubyte:0
     image: np.ndarray  # uint8, of the model's shape
     done: list[str]  # what was done to it
-    label: int | None  # where it is known
+    label: Any  # the number of the class, or the numbers of a regression; None: not known
 
 
 def read_pictures(word: str, shape: tuple[int, int, int], data: str, invert: Invert = "auto") -> list[Picture]:
@@ -188,7 +188,7 @@ def from_test_set(word: str, number: int, data: str, invert: Invert) -> Picture:
     done = [f"used as it is: test image of {data}"]
     if invert == "yes":
         image, done = 255 - image, ["inverted: as asked"]
-    return Picture(word, image, done, label=int(test.labels[number]))
+    return Picture(word, image, done, label=test.labels[number].tolist())
 
 
 def address(word: str) -> tuple[str, int | None]:

@@ -34,8 +34,10 @@ class Row(NamedTuple):
     cells: list[str]
 
 
-def make_table(name: str, train: Table, test: Table, *, numbers: bool = False) -> Dataset:
-    """Rows given as arrays; with `numbers` the labels are what a regression is to find."""
+def make_table(
+    name: str, train: Table, test: Table, classes: tuple[str, ...] = (), *, numbers: bool = False
+) -> Dataset:
+    """Rows given as arrays; with `numbers` the labels are what a regression is to find, and `classes` their names."""
     checked = []
     for where, (x, labels) in ((f"{name}: training", train), (f"{name}: test", test)):
         if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or x.shape[1:] != train.x.shape[1:] or not x.size:
@@ -45,7 +47,7 @@ def make_table(name: str, train: Table, test: Table, *, numbers: bool = False) -
         if not np.isfinite(x.astype(np.float32)).all():
             raise DataError(f"{where} rows hold a value that is no finite number of 32 bits; remove it or fill it in")
         checked.append(Table(x.astype(np.float32), labels))
-    return with_labels(Dataset(name, *checked, classes=()), numbers=numbers)
+    return with_labels(Dataset(name, *checked, classes), numbers=numbers)
 
 
 def load_csv(path: Path, *, name: str = "", split: int = 0, numbers: bool = False) -> Dataset:

@@ -69,6 +69,12 @@ def one_step(recipe: Recipe, data: Dataset) -> None:
         key=jax.random.key(0),
         **batch.keywords,
     )
+    y, _ = recipe.model.forward(params, batch.x, **batch.keywords)  # pyright: ignore[reportCallIssue]
+    if recipe.task.right(y, batch.labels) is None:
+        raise SettingError(
+            f"the task {recipe.task.name} knows no right and wrong, and a study compares accuracies; train it with "
+            "`glassformer train --seeds` and compare the losses"
+        )
 
 
 def must_have_native(plan: Plan) -> None:

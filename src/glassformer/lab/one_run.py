@@ -18,12 +18,10 @@ from glassformer.data.dataset import Dataset
 from glassformer.errors import DataError, FileError, GlassformerError
 from glassformer.lab.mechanism import mechanism
 from glassformer.lab.record import Record
-from glassformer.registry import load_code
 from glassformer.train.engines import Engine, choose
 from glassformer.train.loop import Trainer, split
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for, resolved
-from glassformer.train.settings import from_plain
 
 _loaded: dict[Any, Dataset] = {}
 
@@ -52,13 +50,6 @@ def train_one(key: str, recipe: Recipe) -> Record:
     except GlassformerError as error:  # single factors were tried before; two of them may not go together
         reason = f"cannot run: {error}"
     return Record(key, seed, failed=reason.splitlines()[0], seconds=time.monotonic() - start, machine=machine())
-
-
-def train_there(code: Sequence[Path], key: str, recipe: dict[str, Any]) -> Record:
-    """`train_one` in another process: own code that this one was given is loaded there before the recipe is read."""
-    for file in code:
-        load_code(file)
-    return train_one(key, from_plain(Recipe, recipe))
 
 
 def trained(key: str, recipe: Recipe, data: Dataset, start: float) -> Record:

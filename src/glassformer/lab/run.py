@@ -21,13 +21,13 @@ from glassformer.lab.analysis import analyse, comparisons, undecided
 from glassformer.lab.cells import Cell, Comparison, cell
 from glassformer.lab.check import check
 from glassformer.lab.folder import begin
-from glassformer.lab.one_run import loaded, train_one, train_there
+from glassformer.lab.one_run import loaded, train_one
 from glassformer.lab.plan import Plan
 from glassformer.lab.record import Record, Results
 from glassformer.lab.schedule import Job, Schedule, skipped
 from glassformer.lab.study import Study
 from glassformer.lab.vmapped_runs import shape_of, train_vmapped
-from glassformer.lab.worker import working_for
+from glassformer.lab.worker import with_code, working_for
 from glassformer.registry import loaded_code
 from glassformer.train.loop import with_seed
 from glassformer.train.recipe import Recipe
@@ -119,8 +119,8 @@ def run_in_processes(
     def work() -> Iterator[Any]:
         while (job := schedule.next(cells, plan.seeds)) is not None:
             recipe = with_seed(job.cell.recipe, job.seed)
-            given = (loaded_code(), job.cell.key, to_plain(on_one_thread(recipe)))
-            yield delayed(train_there)(*given) if cluster else delayed(working_for)(os.getpid(), train_there, *given)
+            given = (loaded_code(), train_one, job.cell.key, to_plain(on_one_thread(recipe)))
+            yield delayed(with_code)(*given) if cluster else delayed(working_for)(os.getpid(), with_code, *given)
 
     with backend(cluster) as workers:
         count = workers or jobs or -1

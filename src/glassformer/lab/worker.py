@@ -4,9 +4,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+from glassformer.registry import load_code
+from glassformer.train.recipe import Recipe
+from glassformer.train.settings import from_plain
 
 EVERY = 0.5  # seconds between two looks
 
@@ -16,6 +21,13 @@ def working_for(study: int, function: Callable[..., Any], *arguments: Any) -> An
     if os.getpid() != study:
         end_with(study)
     return function(*arguments)
+
+
+def with_code(code: Sequence[Path], train: Callable[[str, Recipe], Any], key: str, recipe: dict[str, Any]) -> Any:
+    """Train in another process: own code that the study was given is loaded there before the recipe is read."""
+    for file in code:
+        load_code(file)
+    return train(key, from_plain(Recipe, recipe))
 
 
 @cache

@@ -41,7 +41,7 @@ class Cache(NamedTuple):
 @dataclass(frozen=True)
 class Attention:
     scale: float | None = None  # None: 1 / sqrt(D), which keeps the variance of the scores at 1
-    axes: ClassVar = {"scores": "B H T S"}
+    axes: ClassVar = {"scores": "B H T S", "z": "B T H D"}
 
     def init(self, key: Key) -> None:
         return None

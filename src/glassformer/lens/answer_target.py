@@ -1,6 +1,6 @@
 """What a run makes of one text, and the score of that answer: the logits whose sum its gradient is taken of.
 
-classify     the logit of the likeliest class
+classify     the logit of the likeliest class; of a regression all its numbers
 next-token   the logit of the likeliest symbol behind the last one
 masked       the logits of the likeliest symbol at every <mask>
 tag          the logits of the likeliest class at every symbol of the text
@@ -17,7 +17,7 @@ from glassformer.lens.token_maps import shown
 from glassformer.predict.reading import tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.probabilities import softmax
-from glassformer.train.tasks import Classify, Masked, Span, Tag, Translate
+from glassformer.train.tasks import Masked, Span, Tag, Translate
 from glassformer.train.tasks.sequences import symbol
 
 
@@ -30,7 +30,10 @@ class AnswerTarget(NamedTuple):
 def answer_target(run: Run, given: EncodedInput, logits: np.ndarray) -> AnswerTarget:
     """Of the logits of that text."""
     task, dy = run.recipe.task, np.zeros(logits.shape, np.float32)
-    if isinstance(task, Classify):
+    if run.gives_numbers:
+        found = ", ".join(f"{name} {value:.6g}" for name, value in zip(run.classes, logits[0], strict=True))
+        return AnswerTarget(found, None, dy + 1)
+    if logits.ndim == 2:  # one answer for the whole input
         best = int(logits[0].argmax())
         dy[0, best] = 1
         return AnswerTarget(run.classes[best], float(softmax(logits[0])[best]), dy)

@@ -171,10 +171,14 @@ def input_of(traced: Trace, trace_input: TraceInput) -> dict[str, Any]:
 
 
 def answer_of(traced: Trace, trace_input: TraceInput) -> dict[str, Any]:
-    """Of one answer for the whole input: every class. Of one for each token: what is likeliest there."""
-    p = softmax(np.asarray(traced.logits)[0])
-    labels = np.asarray(trace_input.labels)[0]
+    """Of the whole input: every class, or the numbers of a regression. Of each token: what is likeliest there."""
+    y, labels = np.asarray(traced.logits)[0], np.asarray(trace_input.labels)[0]
     plain = {"loss": traced.loss, "known": trace_input.is_known}
+    if np.issubdtype(labels.dtype, np.floating):
+        return plain | {
+            "numbers": [list(one) for one in zip(trace_input.words, y.tolist(), labels.tolist(), strict=True)]
+        }
+    p = softmax(y)
     if p.ndim == 1:
         words = list(trace_input.words) or [str(i) for i in range(len(p))]
         return plain | {"classes": words, "probabilities": p.tolist(), "label": int(labels)}

@@ -368,15 +368,15 @@ def compiled_pass(
 
 
 def must_fit(labels: Array, logits: Array) -> None:
-    if labels.shape != logits.shape[:-1]:
+    expected = logits.shape if jnp.issubdtype(labels.dtype, jnp.floating) else logits.shape[:-1]
+    if labels.shape != expected:
         raise ShapeError(
-            f"trace: labels of shape {labels.shape} came, expected one for each of the model's answers: "
-            f"{logits.shape[:-1]}"
+            f"trace: labels of shape {labels.shape} came, expected one for each of the model's answers: {expected}"
         )
 
 
 def must_be_classes(where: str, given: Given, logits: Any) -> None:
-    if given.labels is None:
+    if given.labels is None or jnp.issubdtype(given.labels.dtype, jnp.floating):  # or numbers, of a regression
         return
     counted = np.asarray(given.labels)[... if given.weights is None else np.asarray(given.weights) > 0]
     classes = logits.shape[-1]

@@ -38,10 +38,11 @@ class TraceInput:
     keywords: dict[str, Any] = field(default_factory=dict)
 
 
-def image_input(run: Run, name: str, image: np.ndarray, label: int | None = None) -> TraceInput:
-    """One image, uint8, of the run's shape."""
+def image_input(run: Run, name: str, image: np.ndarray, label: Any = None) -> TraceInput:
+    """One image of the run's shape. `label` is the number of the right class, or the right numbers, if known."""
     x = run.as_batch(image[None])
-    labels = own_answer(run, x) if label is None else np.array([label], np.int32)
+    dtype = np.float32 if run.gives_numbers else np.int32
+    labels = own_answer(run, x) if label is None else np.array([label], dtype)
     tokens: tuple[str, ...] = ()
     if structure(run.model).first(Patches):
         rows, columns = patch_grid(run.model)
@@ -50,8 +51,11 @@ def image_input(run: Run, name: str, image: np.ndarray, label: int | None = None
     return TraceInput("image", name, x, labels, label is not None, tokens, words=run.classes)
 
 
-def text_input(run: Run, name: str, text: str, label: str | None = None) -> TraceInput:
-    """A text, or a row of numbers, as the run's task reads it. `label` is the right class or translation, if known."""
+def text_input(run: Run, name: str, text: str, label: Any = None) -> TraceInput:
+    """A text, or a row of numbers, as the run's task reads it.
+
+    `label` is the right class, translation or numbers, if known.
+    """
     task = run.recipe.task
     given = encode_input(run, text, label if isinstance(task, Translate) else None)
     tokens, target, _ = map(tuple, given.labels)
@@ -79,17 +83,20 @@ def vocabulary(run: Run) -> tuple[str, ...]:
     return tuple(map(tokeniser.symbol, range(rows)))
 
 
-def answered(run: Run, trace_input: TraceInput, label: str | None) -> TraceInput:
-    """With the right class, where it is one the run knows; else with what the model itself says."""
-    if label in run.classes:
-        labels, is_known = np.array([run.classes.index(label)], np.int32), True  # pyright: ignore[reportArgumentType]
+def answered(run: Run, trace_input: TraceInput, label: Any) -> TraceInput:
+    """With the right class or numbers, where they are known; else with what the model itself says."""
+    if run.gives_numbers and label is not None:
+        labels, is_known = np.array([label], np.float32), True
+    elif label in run.classes:
+        labels, is_known = np.array([run.classes.index(label)], np.int32), True
     else:
         labels, is_known = own_answer(run, trace_input.x), False
     return replace(trace_input, labels=labels, is_known=is_known)
 
 
 def own_answer(run: Run, x: Any) -> np.ndarray:
-    return np.asarray(logits_of(run.model, run.params, x)).argmax(axis=-1).astype(np.int32)
+    y = np.asarray(logits_of(run.model, run.params, x))
+    return y if run.gives_numbers else y.argmax(axis=-1).astype(np.int32)
 
 
 @partial(jax.jit, static_argnums=0)

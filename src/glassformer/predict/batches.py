@@ -1,13 +1,14 @@
 """Texts are read in batches, padded to one length. No token sees the padding, so that an answer is the same whatever
 else is asked."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from glassformer.layers.contract import keywords, keywords_for
 from glassformer.predict.reading import Reading, check_lengths, context_of, tokeniser_of
 from glassformer.train.tasks.sequences import filled, framed
 
@@ -33,9 +34,10 @@ def logits_of(run: "Run", readings: list[Reading], rows: list[list[int]]) -> lis
     check_lengths(readings, rows, context)
     found: list[Any] = [None] * len(rows)
     pad = tokeniser_of(run).id_of("pad") or 0
-    for numbers, copies in in_batches(rows, context):
+    length = partial(room, most=context) if "keep" in keywords(run.model) else int  # else it cannot be told of padding
+    for numbers, copies in in_batches(rows, length):
         ids, keep = filled([rows[i] for i in copies], pad)
-        behind = ((0, 0), (0, room(ids.shape[1], context) - ids.shape[1]))
+        behind = ((0, 0), (0, length(ids.shape[1]) - ids.shape[1]))
         ids, keep = np.pad(ids, behind, constant_values=pad), np.pad(keep, behind)
         logits = np.asarray(forward(run.model, run.params, ids, keep))
         for i, one in zip(numbers, logits, strict=False):  # there may be copies behind
@@ -43,14 +45,14 @@ def logits_of(run: "Run", readings: list[Reading], rows: list[list[int]]) -> lis
     return found
 
 
-def in_batches(rows: list[list[int]], context: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Numbers of rows of nearly one length; and the same with some of them twice, as many as a power of two.
+def in_batches(rows: list[list[int]], padded: Callable[[int], int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Numbers of rows of one padded length; and the same with some of them twice, as many as a power of two.
 
     With lengths that are powers of two as well, a few compiled programs serve all.
     """
     by_length: dict[int, list[int]] = {}
     for i, row in enumerate(rows):
-        by_length.setdefault(room(len(row), context), []).append(i)
+        by_length.setdefault(padded(len(row)), []).append(i)
     for length, same in by_length.items():
         most = max(1, AT_ONCE // length)
         for at in range(0, len(same), most):
@@ -65,4 +67,4 @@ def room(count: int, most: int) -> int:
 
 @partial(jax.jit, static_argnames="model")
 def forward(model: Any, params: Any, x: Any, keep: Any) -> Any:
-    return model.forward(params, x, keep=keep)[0]
+    return model.forward(params, x, **keywords_for(model, keep=keep))[0]

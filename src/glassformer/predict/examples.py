@@ -26,7 +26,10 @@ def read_test_examples(run: "Run") -> list[LabelledText]:
     if run.model.input.reads != TEXTS:
         data = run.load_data()
         rows = zip(data.test.x, data.test.labels, strict=True)
-        return [LabelledText(",".join(map(str, row)), data.classes[label]) for row, label in rows]
+        return [
+            LabelledText(",".join(map(str, row)), label.tolist() if run.gives_numbers else data.classes[label])
+            for row, label in rows
+        ]
     texts = load_texts(run.recipe.data)
     if isinstance(run.recipe.task, Masked | NextToken):
         return [piece for example in texts.test for piece in pieces_of(run, example.text)]

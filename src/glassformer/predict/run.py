@@ -82,6 +82,11 @@ class Run:
             raise DataError(f"{self.path}: {type(self.model).__name__} reads {images.reads} (task {task}), not images")
         return images
 
+    @property
+    def gives_numbers(self) -> bool:
+        """A regression; `classes` are then the names of the numbers."""
+        return self.recipe.output_axis == "numbers"
+
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """The result as training wrote it; empty while training has not finished."""
@@ -128,7 +133,7 @@ class Run:
     def predict(self, x: np.ndarray) -> np.ndarray:
         """The most likely class of each sample, (N,); of a regression its numbers, (N, K)."""
         y = self.logits(x)
-        return y if self.recipe.output_axis == "numbers" else y.argmax(axis=-1)
+        return y if self.gives_numbers else y.argmax(axis=-1)
 
     def answer(self, texts: Sequence[str]) -> list[Answer]:
         """What its task makes of each text, or of each row of numbers: "5.1,3.5,1.4,0.2"."""

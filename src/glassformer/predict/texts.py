@@ -9,6 +9,7 @@ translate    the text that is written when every time the likeliest symbol is ta
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from glassformer.predict.answers import (
     NumbersAnswer,
     TranslateAnswer,
 )
-from glassformer.predict.batches import framed_logits, in_batches, logits_of
+from glassformer.predict.batches import framed_logits, in_batches, logits_of, room
 from glassformer.predict.reading import Reading, check_lengths, context_of, named, read, row_of, tokeniser_of
 from glassformer.predict.spans import spanned, tagged
 from glassformer.probabilities import softmax
@@ -64,7 +65,7 @@ def of_rows(run: "Run", rows: list[np.ndarray]) -> list[Answer]:
     if not rows:
         return []
     results = np.asarray(run.compiled_logits(run.params, np.stack(rows)))
-    if run.recipe.output_axis == "numbers":
+    if run.gives_numbers:
         return [NumbersAnswer(tuple(np.atleast_1d(one).tolist())) for one in results]
     return [class_answer(run.classes, p) for p in softmax(results)]
 
@@ -116,7 +117,7 @@ def translated(run: "Run", readings: list[Reading]) -> list[Answer]:
     check_lengths(readings, sources, context)
     decoder = JaxDecoder(run.model, run.params, start_token=pad)  # <pad>: as in training
     found: list[Any] = [None] * len(readings)
-    for numbers, copies in in_batches(sources, context):
+    for numbers, copies in in_batches(sources, partial(room, most=context)):
         prompts = [Prompt(read=sources[i], before=[pad]) for i in copies]
         rows = write(decoder, tokeniser, prompts, length=context, sampling=Sampling(greedy=True))
         for i, row in zip(numbers, rows, strict=False):  # there may be copies behind

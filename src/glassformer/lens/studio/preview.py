@@ -11,7 +11,8 @@ import numpy as np
 
 from glassformer.layers.contract import keywords as keywords_of
 from glassformer.lens.declared import forward_axes
-from glassformer.lens.payload import DERIVED, Writer, summary
+from glassformer.lens.payload import BY_PAIR, DERIVED, Writer, summary
+from glassformer.lens.provenance import Equation, Provenance
 from glassformer.lens.studio.compile_limit import CompileLimit
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput
@@ -56,11 +57,21 @@ def brief(traced: Trace, trace_input: TraceInput, run: str, is_filled: bool) -> 
                     size = tuple(slice(sizes.get(letter) if is_filled else None) for letter in axes[one])
                     arrays[one] = np.asarray(array)[0][size]
     derived = sum(array.size for name, array in arrays.items() if last_word(name) in SHOWN) > DERIVED
-    if not derived:
+    equations: dict[str, Equation] = {}
+    if derived:  # the page evaluates their formulas: it needs these, and what they read
+        made = Provenance(traced)
+        equations = {name: made.equations[name] for name in arrays if last_word(name) in BY_PAIR}
+        for layer in shown["attention"]:
+            name, rows, columns = f"{layer['name']}.mask", layer["queries"], layer["keys"]
+            if name in made.masks:
+                size = (len(shown["sequences"][one]) if is_filled else None for one in (rows, columns))
+                arrays[name], axes[name] = made.sample(name)[(..., *map(slice, size))], made.axes[name]
+    else:
         arrays = {name: array for name, array in arrays.items() if last_word(name) in SHOWN}
     tensors = Writer(arrays, derived=derived)
     for name in arrays:
-        tensors.add(name, "gradient" if name in traced.gradients else "value", axes[name])
+        kind = "mask" if last_word(name) == "mask" else "gradient" if name in traced.gradients else "value"
+        tensors.add(name, kind, axes[name], equations.get(name))
     return {
         **shown,
         "positions": None,

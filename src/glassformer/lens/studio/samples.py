@@ -1,13 +1,13 @@
 """The test samples of the data a run was trained on, each as the page can send it back: an image, a text or a row."""
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassformer.data import ARRAYS
 from glassformer.data import load as load_images
-from glassformer.data.dataset import IMAGES, Samples
+from glassformer.data.dataset import IMAGES, TEXTS, Samples
 from glassformer.errors import DataError
 from glassformer.predict.examples import read_test_examples
 from glassformer.predict.run import Run
@@ -16,9 +16,9 @@ from glassformer.train.tasks import Classify, Translate
 
 class Sample(NamedTuple):
     image: np.ndarray | None = None
-    label: int | None = None
+    label: Any = None  # the number of the right class; of a regression the right numbers
     text: str = ""
-    target: str | None = None  # the right class or translation
+    target: Any = None  # the right class, translation or numbers
 
 
 class SampleSet:
@@ -33,7 +33,7 @@ class SampleSet:
         if index >= self.count:
             raise DataError(f"sample: {index:,} came, there are {self.count:,} test samples, numbered from 0")
         if self.images is not None:
-            return Sample(image=self.images.images[index], label=int(self.images.labels[index]))
+            return Sample(image=self.images.images[index], label=self.images.labels[index].tolist())
         return self.texts[index]
 
 
@@ -44,5 +44,5 @@ def images_of(data: str) -> Samples:
 
 def texts_of(run: Run) -> list[Sample]:
     """`target` is what a run is asked for as a whole: a class, a translation; not what single tokens are."""
-    whole = isinstance(run.recipe.task, Classify | Translate)
+    whole = run.model.input.reads != TEXTS or isinstance(run.recipe.task, Classify | Translate)
     return [Sample(text=text, target=expected if whole else None) for text, expected in read_test_examples(run)]

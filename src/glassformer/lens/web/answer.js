@@ -15,6 +15,7 @@ export function answerFacts({ answer }) {
     const best = answer.probabilities.indexOf(Math.max(...answer.probabilities));
     return [`says ${visible(answer.classes[best])}, ${percent(answer.probabilities[best])}`, ...loss];
   }
+  if (answer.numbers) return [`says ${answer.numbers.map(([name, said]) => `${visible(name)} ${number(said, 4)}`).join(", ")}`, ...loss];
   if (!answer.known) return [`the model’s answer at ${answer.places.length} tokens`, ...loss];
   const right = answer.places.filter(([best, , label]) => best === label).length;
   return [`${right} of ${answer.places.length} tokens right`, ...loss];
@@ -26,7 +27,13 @@ export function answerView(trace) {
     const drawn = figure(barsPicture({ title: "What the model says", names: answer.classes, shares: answer.probabilities, label: rightClass(answer) }), { tools: "apart" });
     return h("section", { class: "answer" }, h("h2", {}, "Answer", drawn.tools), drawn.element, note(answer));
   }
-  return h("section", { class: "answer" }, h("h2", {}, "Answer"), h("div", { class: "places" }), note(answer));
+  return h("section", { class: "answer" }, h("h2", {}, "Answer"), answer.numbers ? numbersView(answer) : h("div", { class: "places" }), note(answer));
+}
+
+// Of a regression: each number, and the right one beside it where it is known.
+function numbersView({ numbers, known }) {
+  const right = (label) => (known ? ` · right is ${number(label, 4)}` : "");
+  return h("dl", {}, numbers.map(([name, said, label]) => h("div", {}, h("dt", {}, visible(name)), h("dd", {}, `${number(said, 4)}${right(label)}`))));
 }
 
 // The class that is right, -1 where nobody knows it: then the label is the model's own answer.

@@ -138,7 +138,7 @@ export function figure(picture, { onPoint, onPick, describe, tools = true, plain
       const to = at(event);
       if (to && picture.zoom) { picture.zoom(2, to); self.redraw(); }
     });
-    top.addEventListener("blur", () => self.point(null));
+    top.addEventListener("blur", () => { if (cell) self.point(null); });
     top.addEventListener("keydown", (event) => {
       const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
       const far = event.shiftKey ? 8 : 1;

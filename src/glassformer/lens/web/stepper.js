@@ -19,7 +19,8 @@ export function stepper(steps, state, choose) {
     const order = mode === "backward" ? [...steps].reverse() : steps;
     const groups = [];
     for (const one of order) {
-      if (groups.at(-1)?.where !== one.where) groups.push({ where: one.where, steps: [] });
+      const where = one.where.match(/^.*\d/)?.[0] ?? one.where; // what lies inside a layer of a block stands in that block
+      if (groups.at(-1)?.where !== where) groups.push({ where, steps: [] });
       groups.at(-1).steps.push(one);
     }
     buttons = [];
