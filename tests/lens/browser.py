@@ -122,6 +122,7 @@ class Tab:
 
     def click(self, x: float, y: float) -> None:
         self.mouse(x, y)
+        self.settle()  # what is drawn anew as the pointer leaves elsewhere must not go away between press and release
         for kind in ("mousePressed", "mouseReleased"):
             self.mouse(x, y, kind, button="left", clickCount=1)
         self.settle()
