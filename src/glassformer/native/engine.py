@@ -291,6 +291,7 @@ def must_be_covered(recipe: Recipe) -> None:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
+    plan_for(recipe.model, 1)
     for what, is_known in (
         (recipe.task, type(recipe.task) is Classify),
         (recipe.loss, type(recipe.loss) in (CrossEntropy, LabelSmoothing)),
@@ -299,7 +300,6 @@ def must_be_covered(recipe: Recipe) -> None:
             raise EngineError(
                 f"the native engine trains classifiers by cross-entropy, and has no {type(what).__name__}"
             )
-    plan_for(recipe.model, 1)
 
 
 register_engine(NativeEngine)
