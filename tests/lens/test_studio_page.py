@@ -486,7 +486,7 @@ def test_every_number_follows_what_is_drawn(studio: Studio) -> None:
 def test_a_run_is_watched_as_it_trains(studio: Studio) -> None:
     epochs = 6
     studio.open(run=SHIPPED, tab="watch")
-    studio.tab.wait("document.querySelectorAll('.run-button').length === 5", "the list of runs")
+    studio.tab.wait("document.querySelectorAll('.run-button').length === 6", "the list of runs")
     train = subprocess.Popen(
         [*COMMAND, "train", "vit-nano", "--epochs", str(epochs), "--out", str(studio.runs / "young")],
         stdout=subprocess.DEVNULL,
