@@ -48,15 +48,18 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def registry_as_it_was() -> Iterator[None]:
-    """Whatever a test registers is forgotten again."""
+    """Whatever a test registers is forgotten again; files that others loaded are not its concern."""
     before = {what: dict(things) for what, things in registry._registered.items()}
     code, loaded = dict(registry._code), set(registry._loaded)
+    registry._code.clear()
     yield
     for what, things in before.items():
         registry._registered[what].clear()
         registry._registered[what].update(things)
-    for file in registry._code.keys() - code.keys():
-        sys.modules.pop(registry._code.pop(file).__name__)
+    for module in registry._code.values():
+        sys.modules.pop(module.__name__, None)
+    registry._code.clear()
+    registry._code.update(code)
     registry._loaded.intersection_update(loaded)
     registry._entry_points.cache_clear()
 
