@@ -33,7 +33,7 @@ from glassformer.native import build, decoder
 from glassformer.native.decoder import GROUP, NativeDecoder
 
 from .compiled import VARIANTS, c_compiler, compile_library, skip_what_cannot_run
-from .test_sanitizers import PATHS, STRICT, compiled, run_sanitized
+from .test_sanitizers import PATHS, STRICT, begun_early, compiled, run_sanitized
 
 ODD = GPT(text=Text(vocabulary=101, context=53), width=60, hidden=130, heads=3, depth=2)
 EVEN = GPT(text=Text(vocabulary=64, context=64), width=64, hidden=96, heads=1, depth=1, activation=GELU())
@@ -309,10 +309,10 @@ def test_what_has_no_c_twin_is_named() -> None:
         NativeDecoder(GPT(depth=1, activation=Tanh()), None)  # pyright: ignore[reportArgumentType]
 
 
-def test_threads_that_cannot_be_had() -> None:
+def test_more_threads_than_there_can_be() -> None:
     made = NativeDecoder(ODD, drawn(ODD), threads=1000)
-    with pytest.raises(EngineError, match="1000 threads could not be started"):
-        made.start(texts(ODD, 1), [5])
+    alone = NativeDecoder(ODD, drawn(ODD), threads=1)
+    assert made.start(texts(ODD, 1), [5]).tolist() == alone.start(texts(ODD, 1), [5]).tolist()
 
 
 # Under sanitizers: arrays have exactly the size that is needed
@@ -352,7 +352,7 @@ int main(int argc, char **argv)
         float *x = room((size_t)work.tokens * C);
         work.x = x, work.activation = step % 4;
         work.space = room((size_t)gf_decode_space(&work));
-        good &= !gf_decode(&work);
+        gf_decode(&work);
         for (int b = 0; b < B; b++)
             for (int v = 0; v < V; v++) good &= isfinite(logits[b * PANELS(V) * PANEL + v]) != 0;
         free(x), free(work.space);
@@ -372,8 +372,9 @@ def test_no_step_outside_memory_and_nothing_undefined(path: str, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_threads_do_not_race(tmp_path: Path) -> None:
-    run_sanitized("thread", PATHS["vector"], MAIN, 3, tmp_path)
+@pytest.mark.parametrize("threads", [3, 5])
+def test_threads_do_not_race(threads: int, tmp_path: Path) -> None:
+    run_sanitized("thread", PATHS["vector"], MAIN, threads, tmp_path)
 
 
 @pytest.mark.slow
@@ -385,25 +386,9 @@ def test_a_sanitizer_sees_an_array_that_is_too_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("left_out", range(7), ids="barrier {}".format)
-def test_a_sanitizer_sees_a_barrier_that_is_left_out(left_out: int, tmp_path: Path) -> None:
-    """Each of those in a block is needed."""
-    header = (build.kernels() / "decode.h").read_text()
-    before, *after = header.split("        barrier_wait(own->all);\n")
-    assert len(after) == 7
-    pieces = [before, *after]
-    without = "".join(
-        piece + ("" if i in (left_out, 7) else "        barrier_wait(own->all);\n") for i, piece in enumerate(pieces)
-    )
+@pytest.mark.parametrize("stage", range(7))
+def test_a_sanitizer_sees_a_phase_that_begins_too_early(stage: int, tmp_path: Path) -> None:
+    """Each of those in a block has to wait for all of the one before."""
+    early = begun_early(f"(phase - 1) % 7 == {stage} ? 1 : items")
     with pytest.raises(AssertionError, match="data race"):
-        run_sanitized("thread", PATHS["vector"], MAIN.replace('#include "decode.h"\n', without), 3, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("path", PATHS)
-def test_compilers_have_nothing_to_say(compiler: str, path: str, tmp_path: Path) -> None:
-    found = shutil.which(compiler) or pytest.skip(f"no {compiler}")
-    made, said = compiled(found, (*STRICT, *PATHS[path]), decoder.SOURCE, tmp_path)
-    assert made.exists(), said
-    assert said == ""
+        run_sanitized("thread", PATHS["vector"], early + MAIN, 3, tmp_path)

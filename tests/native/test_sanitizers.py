@@ -28,6 +28,7 @@ MODELS: dict[str, tuple[Network, int]] = {  # and the samples it takes at once
         1,
     ),
     "mlp": (MLP(images=SMALL, hidden=(17, 5)), 3),
+    "mlp, large weights": (MLP(images=Images((28, 28, 1), 3, 0.4, 0.3), hidden=(90,)), 3),  # cut by columns: 64 and 26
 }
 PATHS = {"vector": (build.processor_flag(),), "scalar": ("-DGF_SCALAR",)}
 SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
@@ -80,9 +81,10 @@ def test_nor_without_training(tmp_path: Path) -> None:
     run_sanitized("address,undefined", PATHS["vector"], program("vit", training=False), 1, tmp_path)
 
 
+@pytest.mark.parametrize("threads", [3, 5])
 @pytest.mark.parametrize("name", MODELS)
-def test_threads_do_not_race(name: str, tmp_path: Path) -> None:
-    run_sanitized("thread", PATHS["vector"], program(name), 3, tmp_path)
+def test_threads_do_not_race(name: str, threads: int, tmp_path: Path) -> None:
+    run_sanitized("thread", PATHS["vector"], program(name), threads, tmp_path)
 
 
 def test_a_sanitizer_sees_an_array_that_is_too_short(tmp_path: Path) -> None:
@@ -91,12 +93,19 @@ def test_a_sanitizer_sees_an_array_that_is_too_short(tmp_path: Path) -> None:
         run_sanitized("address,undefined", PATHS["vector"], source, 1, tmp_path)
 
 
-def test_a_sanitizer_sees_a_barrier_that_is_left_out(tmp_path: Path) -> None:
-    header = (build.kernels() / "host.h").read_text()
-    without = header.replace("    if (all->size == 1) return;", "    if (all->size < 99) return;")
-    assert without != header
+def begun_early(items: str) -> str:
+    """phases.h, where a phase begins when so many items of the one before are done."""
+    header = (build.kernels() / "phases.h").read_text()
+    early = header.replace("+ 1 == items)", f"+ 1 == ({items}))")
+    assert early != header
+    return early
+
+
+@pytest.mark.parametrize("phase", [0, 1])
+def test_a_sanitizer_sees_a_phase_that_begins_too_early(phase: int, tmp_path: Path) -> None:
+    source = begun_early(f"phase % 2 == {phase} ? 1 : items") + program("mlp")
     with pytest.raises(AssertionError, match="data race"):
-        run_sanitized("thread", PATHS["vector"], program("mlp").replace('#include "host.h"', without), 3, tmp_path)
+        run_sanitized("thread", PATHS["vector"], source, 3, tmp_path)
 
 
 FLAGS = {

@@ -27,7 +27,7 @@ from glassformer.hub import gpt2
 from glassformer.models import GPT, gpt
 from glassformer.models.text import Text
 from glassformer.native.decoder import NativeDecoder
-from glassformer.native.engine import cores
+from glassformer.native.cores import cores
 
 if TYPE_CHECKING:
     from torch import Tensor

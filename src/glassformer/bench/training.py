@@ -23,7 +23,8 @@ from glassformer.data.dataset import TEXTS, Dataset, Samples
 from glassformer.errors import EngineError, UnknownNameError
 from glassformer.models import Network
 from glassformer.names import nearest
-from glassformer.native.engine import NativeEngine, cores
+from glassformer.native.cores import cores
+from glassformer.native.engine import NativeEngine
 from glassformer.shapes import Static
 from glassformer.train.engines import Engine
 from glassformer.train.jax_engine import JaxEngine

@@ -17,13 +17,13 @@ from glassformer.errors import EngineError, ShapeError
 from glassformer.layers import GELU, GELUTanh, Layer, ReLU, SiLU
 from glassformer.names import named_leaves
 from glassformer.native import build
-from glassformer.native.engine import address, cores, must_mirror
+from glassformer.native.cores import cores
+from glassformer.native.engine import address, aligned, must_mirror
 from glassformer.native.text_model import text_model
 
 SOURCE = '/* Generation with a language model of any size. */\n#include "decode.h"\n'
 ACTIVATIONS = {GELU: 0, GELUTanh: 1, ReLU: 2, SiLU: 3}
 GROUP = 128  # tokens of prompts that share a pass over the weights
-PATIENCE = 10_000  # looks: 20 µs, more than threads usually wait for each other
 ALONE = 4_000_000  # weights: one thread has read them, or used them for 8 tokens, before it had help from another
 
 
@@ -35,7 +35,7 @@ class Decoding(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("owner", "place", "wanted")),
         *((name, ctypes.c_int32) for name in ("tokens", "wants", "sequences", "slots")),
         *((name, ctypes.c_int32) for name in ("width", "heads", "hidden", "depth", "vocabulary", "activation")),
-        *((name, ctypes.c_int32) for name in ("threads", "patience")),
+        ("threads", ctypes.c_int32),
         *((name, ctypes.c_float) for name in ("eps", "scale")),
     )
 
@@ -52,7 +52,7 @@ class NativeDecoder:
         self.model, self.text, self.threads = model, text, threads  # 0: one for each core, where it pays
         self.context, self.vocabulary = text.context, text.vocabulary
         self.library = build.load(SOURCE, notice)
-        self.library.gf_decode_space.restype = ctypes.c_int64
+        self.library.gf_decode_space.restype, self.library.gf_decode.restype = ctypes.c_int64, None
         must_mirror(Decoding, self.library.gf_decoding_size())
         self.panel: int = self.library.gf_panel()
         leaves = named_leaves(params)
@@ -160,7 +160,6 @@ class NativeDecoder:
             vocabulary=vocabulary,
             activation=ACTIVATIONS[type(text.activation)],
             threads=threads,
-            patience=PATIENCE if threads <= cores() else 100,
             eps=text.eps,
             scale=text.scale,
         )
@@ -168,8 +167,7 @@ class NativeDecoder:
         if needed > self.space.size:
             self.space = aligned(needed)
         work.space = address(self.space)
-        if self.library.gf_decode(ctypes.byref(work)):
-            raise EngineError(f"{threads} threads could not be started; try threads=1")
+        self.library.gf_decode(ctypes.byref(work))
         return logits[:, :vocabulary]
 
     def threads_for(self, tokens: int) -> int:
@@ -218,10 +216,3 @@ def shape_in_panels(parts: tuple[Any, ...], panel: int) -> tuple[int, int, int]:
 
 def in_panels(n: int, panel: int) -> int:
     return -(-n // panel)
-
-
-def aligned(*shape: int) -> np.ndarray:
-    """Zeros that begin on a line of memory. Where the system has large pages, NumPy asks for them."""
-    whole = np.zeros(prod(shape) + 16, np.float32)
-    begin = -whole.ctypes.data % 64 // 4
-    return whole[begin : begin + prod(shape)].reshape(shape)

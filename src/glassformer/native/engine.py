@@ -1,9 +1,10 @@
 """The native engine: the face of the jax engine, with the epoch's loop in C. Python sees it between chunks only."""
 
 import ctypes
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from glassformer.errors import EngineError, ShapeError
 from glassformer.layers import Layer
 from glassformer.losses import CrossEntropy, LabelSmoothing
 from glassformer.native import build
+from glassformer.native.cores import MOST_THREADS, cores
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import Plan, ends
 from glassformer.native.write import source
@@ -25,7 +27,8 @@ from glassformer.train.tasks import Classify
 
 OPTIMISERS = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 EPS = 1e-8  # of Adam, as in optax
-MOST_THREADS = 256
+SHARDS = 8
+CHUNK = 256  # samples that a thread predicts at once
 
 
 class Job(ctypes.Structure):
@@ -36,7 +39,7 @@ class Job(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("params", "m", "v", "losses", "space")),
         *(
             (name, ctypes.c_int32)
-            for name in ("count", "batch", "first", "last", "done", "threads", "optimiser", "patience")
+            for name in ("count", "batch", "first", "last", "done", "threads", "shards", "optimiser")
         ),
         *((name, ctypes.c_float) for name in ("smoothing", "momentum", "eps", "weight_decay", "clip")),
         *((name, ctypes.c_double) for name in ("b1", "b2")),
@@ -61,7 +64,7 @@ class NativeEngine:
         inputs, labels = train
         self.total = len(labels)
         self.count = recipe.training.of_an_epoch(self.total)
-        self.threads = recipe.engine.threads or cores()
+        self.threads = min(recipe.engine.threads or cores(), MOST_THREADS)
         self.labels = np.ascontiguousarray(labels, np.int32)
         self.steps = -(-self.count // recipe.training.batch)
         samples = samples_at_once(recipe.model, recipe.training.batch)
@@ -70,7 +73,8 @@ class NativeEngine:
         self.inputs = self.program.inputs(inputs)
         self.optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         self.rates = rates_of(recipe, self.steps)
-        self.space = self.program.space(self.threads)
+        self.shards = shards_of(plan, recipe.training.batch)
+        self.space = self.program.space(Job(batch=recipe.training.batch, threads=self.threads, shards=self.shards))
 
     def start(self, params: Any) -> State:
         return State(params=params, optimiser=self.optimiser.init(params))
@@ -93,8 +97,7 @@ class NativeEngine:
         """Steps `first` to `last` (not included): the new state, and the loss of each step."""
         flat, losses = Flat(state), np.zeros(self.steps, np.float32)
         job = self.job(flat, batches, losses, first, last)
-        if self.program.library.gf_train(ctypes.byref(job)):
-            raise EngineError(f"{self.threads} threads could not be started; try --threads 1")
+        self.program.library.gf_train(ctypes.byref(job))
         return flat.state(last - first), losses[first:last].astype(np.float64)
 
     def gradient(self, params: Any, batches: Epoch, step: int) -> tuple[float, Any]:
@@ -102,8 +105,7 @@ class NativeEngine:
         flat, losses = Flat(self.start(params)), np.zeros(1, np.float32)
         gradient = np.zeros_like(flat.params)
         job = self.job(flat, batches, losses, step, step + 1)
-        if self.program.library.gf_gradient(ctypes.byref(job), gradient.ctypes.data_as(ctypes.c_void_p)):
-            raise EngineError(f"{self.threads} threads could not be started; try --threads 1")
+        self.program.library.gf_gradient(ctypes.byref(job), address(gradient))
         return float(losses[0]), unflattened(gradient, params)
 
     def job(self, flat: "Flat", batches: Epoch, losses: np.ndarray, first: int, last: int) -> Job:
@@ -125,8 +127,8 @@ class NativeEngine:
             last=last,
             done=flat.count,
             threads=self.threads,
+            shards=self.shards,
             optimiser=OPTIMISERS[optimiser.name],
-            patience=1_000_000 if self.threads <= cores() else 100,
             smoothing=loss.smoothing if isinstance(loss, LabelSmoothing) else 0.0,
             momentum=optimiser.momentum,
             b1=optimiser.b1,
@@ -138,7 +140,7 @@ class NativeEngine:
 
     def predict(self, params: Any, inputs: np.ndarray) -> np.ndarray:
         """Logits, (N, K)."""
-        return self.program.predict(flattened(params), inputs, self.threads, self.space)
+        return self.program.predict(flattened(params), inputs, self.threads)
 
     def score(self, params: Any, samples: Any) -> Score:
         inputs, labels = samples
@@ -147,8 +149,8 @@ class NativeEngine:
     def answering(self, params: Any) -> Callable[[np.ndarray], np.ndarray]:
         """The shortest way from one sample to its logits: weights, buffers and their addresses are ready."""
         program = self.program
-        weights, logits = flattened(params), np.empty(program.classes, np.float32)
-        predict, kept = program.library.gf_predict, (logits, weights, self.space)
+        weights, logits, space = flattened(params), np.empty(program.classes, np.float32), aligned(program.library.gf_space())
+        predict, kept = program.library.gf_predict, (logits, weights, space)
         to_logits, to_weights, to_space = map(address, kept)
         count, dtype = program.size, program.dtype
 
@@ -167,6 +169,13 @@ class NativeEngine:
         return engine.batches([batches.order], batches.epoch)
 
 
+def shards_of(plan: Plan, batch: int) -> int:
+    """Into how many parts the samples of a step are cut, each with a gradient of its own. A run's bits depend on it, so
+    it follows from the recipe alone: enough for threads to be evenly busy, few enough to be added up in no time."""
+    groups = -(-batch // plan.samples)
+    return max(1, min(groups, SHARDS))
+
+
 class Program:
     """A compiled model."""
 
@@ -178,8 +187,9 @@ class Program:
         pointer = ctypes.c_void_p
         library.gf_predict.argtypes = (pointer, pointer, pointer, pointer, ctypes.c_int64)
         library.gf_predict.restype = None
-        library.gf_train.argtypes = (pointer,)
-        library.gf_gradient.argtypes = (pointer, pointer)
+        library.gf_training_space.argtypes, library.gf_training_space.restype = (pointer,), ctypes.c_int64
+        library.gf_train.argtypes, library.gf_train.restype = (pointer,), None
+        library.gf_gradient.argtypes, library.gf_gradient.restype = (pointer, pointer), None
 
     def inputs(self, samples: np.ndarray) -> np.ndarray:
         """As C reads them."""
@@ -187,25 +197,25 @@ class Program:
             raise EngineError(f"the native engine reads images as bytes, and these are {samples.dtype}")
         return np.ascontiguousarray(samples, self.dtype)
 
-    def space(self, threads: int) -> np.ndarray:
-        """Room to work in for each thread, beginning on a cache line."""
-        floats = self.library.gf_space() * threads
-        whole = np.zeros(floats + 16, np.float32)
-        start = -whole.ctypes.data % 64 // 4
-        return whole[start : start + floats]
+    def space(self, job: Job) -> np.ndarray:
+        """Room to train in."""
+        return aligned(self.library.gf_training_space(ctypes.byref(job)))
 
-    def predict(self, params: np.ndarray, samples: np.ndarray, threads: int, space: np.ndarray) -> np.ndarray:
-        samples = self.inputs(samples)
+    def predict(self, params: np.ndarray, samples: np.ndarray, threads: int) -> np.ndarray:
+        """Logits, (N, K). Threads take samples as they are free, each in a room of its own."""
+        samples, room = self.inputs(samples), self.library.gf_space()
         logits = np.empty((len(samples), self.classes), np.float32)
-        if threads == 1 or len(samples) < 64:
-            self.predict_part(logits, params, samples, space)
-            return logits
-        bounds = [len(samples) * part // threads for part in range(threads + 1)]
-        rooms = space.reshape(threads, -1)
+        rooms = SimpleQueue[np.ndarray]()
+        for _ in range(threads):
+            rooms.put(aligned(room))
+
+        def predict_part(first: int) -> None:
+            own, space = slice(first, first + CHUNK), rooms.get()
+            self.predict_part(logits[own], params, samples[own], space)
+            rooms.put(space)
+
         with ThreadPoolExecutor(threads) as pool:
-            for part in range(threads):
-                own = slice(bounds[part], bounds[part + 1])
-                pool.submit(self.predict_part, logits[own], params, samples[own], rooms[part])
+            list(pool.map(predict_part, range(0, len(samples), CHUNK)))
         return logits
 
     def predict_part(self, logits: np.ndarray, params: np.ndarray, samples: np.ndarray, space: np.ndarray) -> None:
@@ -262,6 +272,13 @@ def unflattened(flat: np.ndarray, like: Any) -> Any:
     )
 
 
+def aligned(*shape: int) -> np.ndarray:
+    """Zeros that begin on a line of memory. Where the system has large pages, NumPy asks for them."""
+    whole = np.zeros(prod(shape) + 16, np.float32)
+    begin = -whole.ctypes.data % 64 // 4
+    return whole[begin : begin + prod(shape)].reshape(shape)
+
+
 def address(array: np.ndarray | None) -> int | None:
     return None if array is None else array.ctypes.data
 
@@ -271,12 +288,6 @@ def rates_of(recipe: Recipe, steps: int) -> np.ndarray:
     epochs = recipe.training.epochs
     rate = recipe.optimiser.schedule.rate(recipe.optimiser.lr, steps, epochs)
     return np.array(np.broadcast_to(np.asarray(rate(np.arange(steps * epochs)), np.float32), steps * epochs))
-
-
-def cores() -> int:
-    """Those this process may use."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, MOST_THREADS)
 
 
 def samples_at_once(model: Layer, batch: int) -> int:

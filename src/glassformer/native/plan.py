@@ -14,6 +14,7 @@ from glassformer.errors import EngineError
 from glassformer.structure import Value
 
 ALIGNED = 16  # floats: buffers begin on a cache line
+LARGE = 1 << 16  # floats: a weight whose gradient is not copied for every shard of samples (c/host.h)
 
 Size = int | float | str  # a str is C: `PADDED(49)`
 
@@ -116,6 +117,7 @@ class Plan:
     title: str = ""
     forward: list[Call] = field(default_factory=list)
     backward: list[Call] = field(default_factory=list)
+    columns: list[Call] = field(default_factory=list)  # gradients of large weights, after all samples are through
     buffers: list[Buffer] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)  # of headers that are not glassformer's own
     logits: Buffer | None = None
@@ -171,7 +173,7 @@ class Plan:
 
     @property
     def calls(self) -> list[Call]:
-        return [*self.forward, *self.backward]
+        return [*self.forward, *self.backward, *self.columns]
 
     @property
     def transposed(self) -> list[str]:
@@ -186,6 +188,8 @@ class Plan:
     def close(self) -> None:
         """All calls are written down: leave out what nobody reads, and see which buffers take another one's place."""
         self.backward = live(self.backward)
+        self.columns = [call for call in self.backward if self.is_large(call)]
+        self.backward = [call for call in self.backward if call not in self.columns]
         for time, call in enumerate(self.calls):
             for used in call.buffers:
                 for one in (used, used.root):
@@ -198,6 +202,10 @@ class Plan:
         take_places(self.buffers)
         name_buffers(self)
         self.buffers = [buffer for buffer in self.buffers if buffer.base is None]
+
+    def is_large(self, call: Call) -> bool:
+        weight = call.writes[0]
+        return call.kernel == "linear_backward_w" and prod(self.params[weight.name]) >= LARGE  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def live(calls: list[Call]) -> list[Call]:

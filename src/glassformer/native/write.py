@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from math import prod
+from typing import NamedTuple
 
 from glassformer.layers import Layer
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import Buffer, Call, Constant, Input, Operand, Param, Plan, Size, ends, place, word
 
 LANES = 16  # the widest there are; places fit for any fewer
+COLUMNS = 64  # of a large weight, whose gradient a thread computes at once
 
 
 def source_of(model: Layer, samples: int, *, rewrites: bool = True) -> str:
@@ -31,6 +33,8 @@ def source(plan: Plan) -> str:
         instances(plan.backward, but=plan.forward),
         transpose_weights(plan),
         backward(plan),
+        summed(plan),
+        columns(plan),
         "#endif",
         '#include "host.h"',
     ]
@@ -57,6 +61,7 @@ def sizes(plan: Plan, arena: int) -> str:
         "ARENA": arena,
         "LOGITS": logits.offset,
         "DLOGITS": dlogits.offset,
+        "COLUMN_PARTS": sum(part.parts for part in columns_of(plan)),
     }
     return "enum {\n" + "\n".join(f"    {name} = {value}," for name, value in values.items()) + "\n};"
 
@@ -136,6 +141,69 @@ def transpose_weights(plan: Plan) -> str:
 def backward(plan: Plan) -> str:
     head = "static void backward(float *a, float *g, const float *p, const float *t)"
     return "\n".join([head, "{", "    (void)p, (void)t;", *(statement(call, plan) for call in plan.backward), "}"])
+
+
+def summed(plan: Plan) -> str:
+    """Which parameters have a gradient in every shard of samples: all but the large weights and their biases."""
+    apart, ranges, offset = {one.name for call in plan.columns for one in call.writes if one}, [], 0
+    for name, shape in plan.params.items():
+        if name not in apart and ranges and ranges[-1][1] == offset:
+            ranges[-1][1] += prod(shape)
+        elif name not in apart:
+            ranges.append([offset, offset + prod(shape)])
+        offset += prod(shape)
+    values = ", ".join(f"{{{begin}, {end}}}" for begin, end in ranges) or "{0, 0}"
+    return f"enum {{ SUMMED = {max(len(ranges), 1)} }};\nstatic const int summed[SUMMED][2] = {{{values}}};"
+
+
+class Columns(NamedTuple):
+    """Parts of a call that have the same number of columns."""
+
+    call: Call
+    first: int  # column
+    width: int
+    parts: int
+
+    @property
+    def name(self) -> str:
+        return f"columns_{'_'.join(map(number, self.call.sizes))}_{self.width}"
+
+
+def columns_of(plan: Plan) -> list[Columns]:
+    found = []
+    for call in plan.columns:
+        whole, rest = divmod(int(call.sizes[-1]), COLUMNS)
+        found += [Columns(call, 0, COLUMNS, whole)] * (whole > 0)
+        found += [Columns(call, whole * COLUMNS, rest, 1)] * (rest > 0)
+    return found
+
+
+def column_instance(part: Columns) -> str:
+    head = f"static void {part.name}(float *dw, float *db, const float *x, const float *dy, int add)"
+    sizes = ", ".join(map(number, (*part.call.sizes, part.width)))
+    calls = [f"linear_backward_columns(dw, db, x, dy, {sizes}, {add});" for add in (0, 1)]
+    return f"{head}\n{{\n    if (add) {calls[1]}\n    else {calls[0]}\n}}"
+
+
+def columns(plan: Plan) -> str:
+    """Gradients of large weights: a part of their columns, over all groups of samples."""
+    lines, begin = [], 0
+    for part in columns_of(plan):
+        (dw, db), (x, dy) = part.call.writes, part.call.reads
+        places = [f"{spelled(dw)} + c", f"{spelled(db)} + c" if db else "NULL", spelled(x), f"{spelled(dy)} + c"]
+        lines += [
+            f"        {'else ' * bool(lines)}if (part < {begin + part.parts}) {{",
+            f"            const int c = {part.first} + {part.width} * (part - {begin});",
+            f"            {part.name}({', '.join(places)}, group > 0);",
+            "        }",
+        ]
+        begin += part.parts
+    head = "static void take_columns(float *g, const float *arenas, int groups, int part)"
+    if not lines:
+        return f"{head}\n{{\n    (void)g, (void)arenas, (void)groups, (void)part;\n}}"
+    loop = ["    for (int group = 0; group < groups; group++) {", "        const float *a = arenas + (size_t)group * ARENA;"]
+    instances = dict.fromkeys(map(column_instance, columns_of(plan)))
+    return "\n".join([*instances, "", head, "{", *loop, *lines, "    }", "}"])
 
 
 def statement(call: Call, plan: Plan) -> str:

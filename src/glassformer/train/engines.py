@@ -26,7 +26,6 @@ class Engine(Protocol):
     total: int  # samples there are
     count: int  # samples in an epoch
     steps: int  # of an epoch
-    threads: int  # with which a run repeats to the bit; 0: not a matter of them
 
     def start(self, params: Any) -> State: ...
     def batches(self, orders: list[np.ndarray], epoch: int) -> Any: ...
@@ -69,6 +68,5 @@ def choose(recipe: Recipe, train: Any, notice: Callable[[str], None]) -> Engine:
 
 
 def settled(recipe: Recipe, engine: Engine) -> Recipe:
-    """The recipe with the engine that was chosen, and its threads: with these a run goes on to the bit."""
-    chosen = dataclasses.replace(recipe.engine, name=engine.name, threads=engine.threads)  # pyright: ignore[reportArgumentType]
-    return dataclasses.replace(recipe, engine=chosen)
+    """The recipe with the engine that was chosen: with this one a run goes on to the bit."""
+    return dataclasses.replace(recipe, engine=dataclasses.replace(recipe.engine, name=engine.name))  # pyright: ignore[reportArgumentType]

@@ -38,7 +38,6 @@ class Batches(NamedTuple):
 
 class JaxEngine:
     name = "jax"
-    threads = 0
 
     def __init__(
         self, recipe: Recipe, train: Any, seeds: tuple[int, ...], last: optax.GradientTransformation | None = None

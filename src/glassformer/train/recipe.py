@@ -55,7 +55,7 @@ class Engine:
     name: Literal["auto", "jax", "native"] = "auto"
     rng: Literal["threefry", "xorshift"] = "threefry"
     deterministic: bool = False  # GPU: bit-identical repeats, a little slower; the CPU always is
-    threads: int = 0  # native: 0 is all cores; a run repeats to the bit with the same number
+    threads: int = 0  # native: 0 is one for each core; a run repeats to the bit with any number
     rewrites: bool = True  # native: may compute the same in another order, pool before a linear layer
 
     def __post_init__(self) -> None:

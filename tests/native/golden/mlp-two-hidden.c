@@ -17,6 +17,7 @@ enum {
     ARENA = 13984,
     LOGITS = 13312,
     DLOGITS = 13824,
+    COLUMN_PARTS = 0,
 };
 
 /* Weights p, and their gradients g. */
@@ -131,6 +132,14 @@ static void backward(float *a, float *g, const float *p, const float *t)
     linear_backward_w_16_32_16(g + layers_1_w, g + layers_1_b, a + layers_0_y, a + dlayers_1_y);
     relu_backward_512(a + dlayers_0_y, a + layers_0_y, a + dlayers_0_y);
     linear_backward_w_16_784_32(g + layers_0_w, g + layers_0_b, a + prepare_y, a + dlayers_0_y);
+}
+
+enum { SUMMED = 1 };
+static const int summed[SUMMED][2] = {{0, 25818}};
+
+static void take_columns(float *g, const float *arenas, int groups, int part)
+{
+    (void)g, (void)arenas, (void)groups, (void)part;
 }
 
 #endif

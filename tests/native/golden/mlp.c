@@ -17,6 +17,7 @@ enum {
     ARENA = 29248,
     LOGITS = 28928,
     DLOGITS = 29088,
+    COLUMN_PARTS = 8,
 };
 
 /* Weights p, and their gradients g. */
@@ -82,10 +83,6 @@ static void relu_backward_8192(float *x0, const float *x1, const float *x2)
 {
     relu_backward(x0, x1, x2, 8192);
 }
-static void linear_backward_w_16_784_512(float *x0, float *x1, const float *x2, const float *x3)
-{
-    linear_backward_w(x0, x1, x2, x3, 16, 784, 512);
-}
 
 static void transpose_weights(float *t, const float *p)
 {
@@ -99,7 +96,26 @@ static void backward(float *a, float *g, const float *p, const float *t)
     linear_backward_x_16_512_10_0(a + dlayers_0_y, t + transposed_layers_1_w, a + dlogits);
     linear_backward_w_16_512_10(g + layers_1_w, g + layers_1_b, a + layers_0_y, a + dlogits);
     relu_backward_8192(a + dlayers_0_y, a + layers_0_y, a + dlayers_0_y);
-    linear_backward_w_16_784_512(g + layers_0_w, g + layers_0_b, a + prepare_y, a + dlayers_0_y);
+}
+
+enum { SUMMED = 1 };
+static const int summed[SUMMED][2] = {{401920, 407050}};
+
+static void columns_16_784_512_64(float *dw, float *db, const float *x, const float *dy, int add)
+{
+    if (add) linear_backward_columns(dw, db, x, dy, 16, 784, 512, 64, 1);
+    else linear_backward_columns(dw, db, x, dy, 16, 784, 512, 64, 0);
+}
+
+static void take_columns(float *g, const float *arenas, int groups, int part)
+{
+    for (int group = 0; group < groups; group++) {
+        const float *a = arenas + (size_t)group * ARENA;
+        if (part < 8) {
+            const int c = 0 + 64 * (part - 0);
+            columns_16_784_512_64(g + layers_0_w + c, g + layers_0_b + c, a + prepare_y, a + dlayers_0_y + c, group > 0);
+        }
+    }
 }
 
 #endif

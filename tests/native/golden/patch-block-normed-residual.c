@@ -23,6 +23,7 @@ enum {
     ARENA = 15984,
     LOGITS = 4752,
     DLOGITS = 4784,
+    COLUMN_PARTS = 0,
 };
 
 /* Weights p, and their gradients g. */
@@ -284,6 +285,14 @@ static void backward(float *a, float *g, const float *p, const float *t)
     relu_backward_784(a + dattn_y, a + patch_y, a + dattn_y);
     positions_backward_1_49_16(g + positions_pos, a + dattn_y);
     linear_backward_w_49_16_16(g + patch_w, g + patch_b, a + patches_y, a + dattn_y);
+}
+
+enum { SUMMED = 1 };
+static const int summed[SUMMED][2] = {{0, 3178}};
+
+static void take_columns(float *g, const float *arenas, int groups, int part)
+{
+    (void)g, (void)arenas, (void)groups, (void)part;
 }
 
 #endif

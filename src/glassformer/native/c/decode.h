@@ -2,23 +2,21 @@
  * tokens, of any number of sequences, go through together, and all share one pass over the weights.
  *
  * What a single token costs is reading the weights, so they lie in panels (panels.h) in the order in which they are
- * read, and each thread reads its share of every matrix. Keys and values lie in panels too: those of a head as a
+ * read, and threads take the panels of every matrix as they are free (phases.h). Keys and values lie in panels too: those of a head as a
  * matrix (D, slots) and a matrix (slots, D). Sizes come at run time: one library serves all models.
  * Memory comes from the caller: nothing is allocated here. */
 #ifndef GF_DECODE_H
 #define GF_DECODE_H
 
-#include <pthread.h>
-
 #include "gelu.h"
 #include "gelu_tanh.h"
 #include "layer_norm.h"
-#include "barrier.h"
 #include "panels.h"
+#include "phases.h"
 #include "softmax.h"
 
+enum { MOST_PARTS = 256 };                        /* of a matrix */
 enum { BY_GELU, BY_GELU_TANH, BY_RELU, BY_SILU }; /* activations */
-enum { MOST_DECODING = 256 };                     /* threads */
 
 typedef struct {
     const float *weights;  /* of all blocks, then the last norm, then the head: `block_of` reads them in their order */
@@ -32,7 +30,7 @@ typedef struct {
     const int32_t *wanted; /* (wants): tokens whose logits are asked for */
     int32_t tokens, wants, sequences, slots; /* slots: places in the cache, whole panels */
     int32_t width, heads, hidden, depth, vocabulary, activation;
-    int32_t threads, patience;
+    int32_t threads;
     float eps, scale;
 } decoding;
 
@@ -65,17 +63,22 @@ INLINE decoder_block block_of(const float **at, int C, int F)
     return w;
 }
 
+/* Floats of a block's weights. */
+INLINE size_t floats_of_block(const decoding *work)
+{
+    const float *at = work->weights;
+    block_of(&at, work->width, work->hidden);
+    return (size_t)(at - work->weights);
+}
+
 typedef struct {
     const decoding *work;
-    barrier *all;
-    atomic_int *gate;
-    int part;
     float *resid, *normed, *qkv, *joined, *hidden; /* shared: (tokens, row_of(C)), …, (tokens, row_of(F)) */
     float *scores, *z, *xhat;                      /* own: (TILE_ROWS, slots), (TILE_ROWS, row_of(D)), (C) */
 } decoder;
 
 /* Returns the floats needed in all. */
-static inline int64_t lay_out(decoder *own, const decoding *work, int part)
+static inline int64_t lay_out(decoder *own, const decoding *work, int thread)
 {
     const int64_t N = work->tokens, C = row_of(work->width);
     const int64_t scores = (int64_t)TILE_ROWS * work->slots, z = TILE_ROWS * row_of(work->width / work->heads);
@@ -87,10 +90,15 @@ static inline int64_t lay_out(decoder *own, const decoding *work, int part)
     own->joined = at, at += N * C;
     own->qkv = at, at += N * row_of(3 * work->width);
     own->hidden = at, at += N * row_of(work->hidden);
-    at += part * room;
+    own->work = work;
+    at += thread * room;
     own->scores = at, own->z = at + scores, own->xhat = at + scores + z;
     return shared + work->threads * room;
 }
+
+/* Into how many items work is cut. */
+INLINE int parts_of(int O) { return PANELS(O) < MOST_PARTS ? PANELS(O) : MOST_PARTS; }
+INLINE int groups_of_rows(int N) { return (N + 7) / 8; }
 
 INLINE vec activated(vec x, int kind)
 {
@@ -102,12 +110,12 @@ INLINE vec activated(vec x, int kind)
     }
 }
 
-/* This thread's panels of y (tokens, O)  <-  b + x (tokens, K) @ w.  Overwrites, or adds. */
-static inline void own_panels(const decoder *own, float *y, int y_row, const float *w, const float *b, const float *x,
-                              int x_row, int K, int O, int N, int add, int activation)
+/* Part `item` of the panels of y (tokens, O)  <-  b + x (tokens, K) @ w.  Overwrites, or adds. */
+static inline void some_panels(int item, float *y, int y_row, const float *w, const float *b, const float *x, int x_row,
+                               int K, int O, int N, int add, int activation)
 {
     int from, to;
-    share_out(PANELS(O), own->part, own->work->threads, &from, &to);
+    share_out(PANELS(O), item, parts_of(O), &from, &to);
     for (int p = from; p < to; p++) {
         float *columns = y + p * PANEL;
         panel_product(columns, y_row, w + (size_t)p * K * PANEL, b ? b + p * PANEL : NULL, x, x_row, K, N, add);
@@ -120,14 +128,14 @@ static inline void own_panels(const decoder *own, float *y, int y_row, const flo
     }
 }
 
-/* This thread's rows of y  <-  rows of x, or those that `which` lists. */
-static inline void own_norms(const decoder *own, float *y, const float *gain, const float *bias, const float *x,
-                             const int32_t *which, int N)
+/* Some rows of y  <-  rows of x, or those that `which` lists. */
+static inline void some_norms(const decoder *own, int item, float *y, const float *gain, const float *bias,
+                              const float *x, const int32_t *which, int N)
 {
     const int C = own->work->width, row = row_of(C);
     int from, to;
     float std_inv;
-    share_out(N, own->part, own->work->threads, &from, &to);
+    share_out(N, item, groups_of_rows(N), &from, &to);
     for (int n = from; n < to; n++)
         layer_norm_forward(y + n * row, own->xhat, &std_inv, gain, bias, x + (which ? which[n] : n) * row, 1, C,
                            own->work->eps);
@@ -161,96 +169,103 @@ static inline void attend(const decoder *own, float *joined, const float *q, con
     for (int r = 0; r < R; r++) memcpy(joined + r * row_of(C), own->z + r * z_row, (size_t)D * sizeof *joined);
 }
 
-/* This thread's heads of block l: keys and values go into the cache, then every token looks back. */
-static inline void own_heads(const decoder *own, int l)
+/* Head h of block l: keys and values go into the cache, then every token looks back. */
+static inline void one_head(const decoder *own, int l, int h)
 {
     const decoding *work = own->work;
     const int C = work->width, H = work->heads, D = C / H, row = row_of(3 * C), slots = work->slots;
     const size_t keys_of = (size_t)slots * D, values_of = panels_of(slots, D);
-    int from, to;
-    share_out(H, own->part, work->threads, &from, &to);
-    for (int h = from; h < to; h++) {
-        float *q = own->qkv + h * D;
-        for (int n = 0; n < work->tokens; n++) {
-            const size_t head = ((size_t)l * work->sequences + work->owner[n]) * H + h;
-            const int t = work->place[n];
-            float *k = q + n * row + C, *v = k + C;
-            float *key = work->keys + head * keys_of + (size_t)(t / PANEL) * D * PANEL + t % PANEL;
-            float *value = work->values + head * values_of + (size_t)t * PANEL;
-            if (work->rotations) rotate_halves(q + n * row, work->rotations + (size_t)t * D, D), rotate_halves(k, work->rotations + (size_t)t * D, D);
-            for (int d = 0; d < D; d++) key[d * PANEL] = k[d];
-            for (int d = 0; d < D; d++) value[(size_t)(d / PANEL) * slots * PANEL + d % PANEL] = v[d];
-        }
-        for (int n = 0, R; n < work->tokens; n += R) {
-            const size_t head = ((size_t)l * work->sequences + work->owner[n]) * H + h;
-            for (R = 1; R < TILE_ROWS && n + R < work->tokens && work->owner[n + R] == work->owner[n];) R++;
-            attend(own, own->joined + n * row_of(C) + h * D, q + n * row, work->keys + head * keys_of,
-                   work->values + head * values_of, work->place[n], R);
-        }
+    float *q = own->qkv + h * D;
+    for (int n = 0; n < work->tokens; n++) {
+        const size_t head = ((size_t)l * work->sequences + work->owner[n]) * H + h;
+        const int t = work->place[n];
+        const float *rotation = work->rotations ? work->rotations + (size_t)t * D : NULL;
+        float *k = q + n * row + C, *v = k + C;
+        float *key = work->keys + head * keys_of + (size_t)(t / PANEL) * D * PANEL + t % PANEL;
+        float *value = work->values + head * values_of + (size_t)t * PANEL;
+        if (rotation) rotate_halves(q + n * row, rotation, D), rotate_halves(k, rotation, D);
+        for (int d = 0; d < D; d++) key[d * PANEL] = k[d];
+        for (int d = 0; d < D; d++) value[(size_t)(d / PANEL) * slots * PANEL + d % PANEL] = v[d];
+    }
+    for (int n = 0, R; n < work->tokens; n += R) {
+        const size_t head = ((size_t)l * work->sequences + work->owner[n]) * H + h;
+        for (R = 1; R < TILE_ROWS && n + R < work->tokens && work->owner[n + R] == work->owner[n];) R++;
+        attend(own, own->joined + n * row_of(C) + h * D, q + n * row, work->keys + head * keys_of,
+               work->values + head * values_of, work->place[n], R);
     }
 }
 
-static inline void decode(decoder *own)
+/* The phases: the tokens' rows; NORM1 to DOWN of every block; the last norm, and the head. */
+enum { NORM1, QKV, HEADS, OUT, NORM2, UP, DOWN, STAGES };
+enum { EMBED = -1, LAST_NORM = STAGES, HEAD };
+
+typedef struct {
+    const decoding *work;
+    decoder threads[MOST_THREADS];
+} decoding_threads;
+
+/* The stage of a phase, and its block. */
+static inline int stage_of(const decoding *work, int phase, int *block)
 {
+    *block = (phase - 1) / STAGES;
+    if (phase == 0) return EMBED;
+    return *block < work->depth ? (phase - 1) % STAGES : LAST_NORM + (phase - 1) % STAGES;
+}
+
+static int items_of_phase(void *argument, int phase)
+{
+    const decoding *work = ((const decoding_threads *)argument)->work;
+    int block;
+    switch (stage_of(work, phase, &block)) {
+    case EMBED: return groups_of_rows(work->tokens);
+    case NORM1:
+    case NORM2: return groups_of_rows(work->tokens);
+    case QKV: return parts_of(3 * work->width);
+    case HEADS: return work->heads;
+    case OUT:
+    case DOWN: return parts_of(work->width);
+    case UP: return parts_of(work->hidden);
+    case LAST_NORM: return groups_of_rows(work->wants);
+    case HEAD: return parts_of(work->vocabulary);
+    default: return 0;
+    }
+}
+
+static void take_item(void *argument, int thread, int phase, int item)
+{
+    const decoder *own = &((const decoding_threads *)argument)->threads[thread];
     const decoding *work = own->work;
     const int N = work->tokens, C = work->width, F = work->hidden, V = work->vocabulary, c = row_of(C), f = row_of(F);
-    const float *at = work->weights;
-    int from, to;
-    share_out(N, own->part, work->threads, &from, &to);
-    for (int n = from; n < to; n++) memcpy(own->resid + n * c, work->x + (size_t)n * C, (size_t)C * sizeof *work->x);
-    for (int l = 0; l < work->depth; l++) {
-        const decoder_block w = block_of(&at, C, F);
-        own_norms(own, own->normed, w.gain1, w.bias1, own->resid, NULL, N);
-        barrier_wait(own->all);
-        own_panels(own, own->qkv, row_of(3 * C), w.w_qkv, w.b_qkv, own->normed, c, C, 3 * C, N, 0, -1);
-        barrier_wait(own->all);
-        own_heads(own, l);
-        barrier_wait(own->all);
-        own_panels(own, own->resid, c, w.w_o, w.b_o, own->joined, c, C, C, N, 1, -1); /* resid_mid */
-        barrier_wait(own->all);
-        own_norms(own, own->normed, w.gain2, w.bias2, own->resid, NULL, N);
-        barrier_wait(own->all);
-        own_panels(own, own->hidden, f, w.w_up, w.b_up, own->normed, c, C, F, N, 0, work->activation);
-        barrier_wait(own->all);
-        own_panels(own, own->resid, c, w.w_down, w.b_down, own->hidden, f, F, C, N, 1, -1); /* resid_post */
-        barrier_wait(own->all);
+    int l, from, to;
+    const int stage = stage_of(work, phase, &l);
+    const float *at = work->weights + (size_t)l * floats_of_block(work);
+    const decoder_block w = l < work->depth ? block_of(&at, C, F) : (decoder_block){0};
+    const float *gain = at, *bias = gain + panels_of(1, C), *head = bias + panels_of(1, C); /* behind the last block */
+    switch (stage) {
+    case EMBED:
+        share_out(N, item, groups_of_rows(N), &from, &to);
+        for (int n = from; n < to; n++) memcpy(own->resid + n * c, work->x + (size_t)n * C, (size_t)C * sizeof *work->x);
+        break;
+    case NORM1: some_norms(own, item, own->normed, w.gain1, w.bias1, own->resid, NULL, N); break;
+    case QKV: some_panels(item, own->qkv, row_of(3 * C), w.w_qkv, w.b_qkv, own->normed, c, C, 3 * C, N, 0, -1); break;
+    case HEADS: one_head(own, l, item); break;
+    case OUT: some_panels(item, own->resid, c, w.w_o, w.b_o, own->joined, c, C, C, N, 1, -1); break;
+    case NORM2: some_norms(own, item, own->normed, w.gain2, w.bias2, own->resid, NULL, N); break;
+    case UP: some_panels(item, own->hidden, f, w.w_up, w.b_up, own->normed, c, C, F, N, 0, work->activation); break;
+    case DOWN: some_panels(item, own->resid, c, w.w_down, w.b_down, own->hidden, f, F, C, N, 1, -1); break;
+    case LAST_NORM: some_norms(own, item, own->normed, gain, bias, own->resid, work->wanted, work->wants); break;
+    case HEAD:
+        some_panels(item, work->logits, PANELS(V) * PANEL, head, NULL, own->normed, c, C, V, work->wants, 0, -1);
+        break;
     }
-    const float *gain = next(&at, panels_of(1, C)), *bias = next(&at, panels_of(1, C));
-    own_norms(own, own->normed, gain, bias, own->resid, work->wanted, work->wants);
-    barrier_wait(own->all);
-    own_panels(own, work->logits, PANELS(V) * PANEL, at, NULL, own->normed, c, C, V, work->wants, 0, -1);
 }
 
-enum { HOLD, DECODE, LEAVE_IT };
-
-static void *decode_when_all_are_there(void *argument)
+/* All tokens through all blocks. */
+void gf_decode(const decoding *work)
 {
-    decoder *own = argument;
-    int word;
-    while ((word = atomic_load(own->gate)) == HOLD) sched_yield();
-    if (word == DECODE) decode(own);
-    return NULL;
-}
-
-/* All tokens through all blocks. If a thread cannot be had, nothing is done: 1 is returned. */
-int gf_decode(const decoding *work)
-{
-    pthread_t others[MOST_DECODING];
-    decoder threads[MOST_DECODING];
-    atomic_int gate = HOLD;
-    barrier all = {0, 0, (unsigned)work->threads, work->patience};
-    int there = 1;
-    if (work->threads > MOST_DECODING) return 1;
-    for (int t = 0; t < work->threads; t++) {
-        threads[t] = (decoder){.work = work, .all = &all, .gate = &gate, .part = t};
-        lay_out(&threads[t], work, t);
-    }
-    while (there < work->threads &&
-           !pthread_create(&others[there], NULL, decode_when_all_are_there, &threads[there])) there++;
-    atomic_store(&gate, there == work->threads ? DECODE : LEAVE_IT);
-    if (there == work->threads) decode(&threads[0]);
-    for (int t = 1; t < there; t++) pthread_join(others[t], NULL);
-    return there < work->threads;
+    decoding_threads all = {.work = work};
+    for (int t = 0; t < work->threads && t < MOST_THREADS; t++) lay_out(&all.threads[t], work, t);
+    in_phases(&all, items_of_phase, take_item, work->threads);
 }
 
 int64_t gf_decode_space(const decoding *work)

@@ -1,14 +1,14 @@
 /* The host's side of a generated model: samples are shared out to threads, gradients summed, parameters updated.
  *
- * Each thread takes its samples forward and backward, SAMPLES at a time, while they are in its own cache, and sums
- * gradients by itself. Then all meet, and each adds up and updates its slice of the parameters. Who does what depends on
- * the number of threads alone, so a run repeats to the bit. Memory comes from the caller: nothing is allocated here. */
+ * A step's samples are cut into shards. Whoever takes a shard brings its samples forward and backward, SAMPLES at a time,
+ * while they are in its own cache, and sums their gradients by themselves; then shards are added up in pairs, and pairs
+ * of pairs. When all are done, the parameters are updated, slice by slice. The gradient of a weight that is too large for a
+ * copy in every shard is cut by columns instead, each over all samples. Neither shards nor slices nor columns depend on
+ * the number of threads, so a run repeats to the bit with any (phases.h). Memory comes from the caller: nothing is
+ * allocated here. */
 #ifndef GF_HOST_H
 #define GF_HOST_H
 
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdint.h>
 
 #include "cross_entropy.h"
@@ -19,8 +19,17 @@
 #endif
 typedef GF_INPUT input; /* a pixel, or a number of a row */
 
+#define ROUND_UP(n) (((n) + 15) / 16 * 16)
+enum { BYTES = ROUND_UP((SAMPLES * PIXELS * (int)sizeof(input) + 3) / 4), GRADIENT = ROUND_UP(PARAMETERS) };
+
+#ifndef GF_FORWARD_ONLY
+
+#include "phases.h"
+
 enum { SGD, MOMENTUM, ADAMW };
-enum { MOST_THREADS = 256 };
+enum { MOST_SHARDS = 64, MOST_SLICES = 1024 };
+enum { SLICE = PARAMETERS / MOST_SLICES < 8192 ? 8192 : PARAMETERS / MOST_SLICES + 1 };
+enum { SLICES = (PARAMETERS + SLICE - 1) / SLICE };
 
 typedef struct {
     const input *images;    /* (samples, PIXELS) */
@@ -30,63 +39,45 @@ typedef struct {
     const float *rates;     /* (last): learning rate of each step */
     float *params, *m, *v;  /* (PARAMETERS) each; m and v where the optimiser has them */
     float *losses;          /* (last) */
-    float *space;           /* threads * space_per_thread() floats, aligned to 64 bytes */
+    float *space;           /* gf_training_space() floats, aligned to 64 bytes */
     int32_t count, batch;   /* samples in an epoch, and in a step but for the last */
     int32_t first, last;    /* steps of this call, the last one not included */
     int32_t done;           /* updates before this call, which Adam counts */
-    int32_t threads, optimiser;
-    int32_t patience;       /* how often a thread that waits for the others looks before it lets somebody else run */
+    int32_t threads, shards, optimiser;
     float smoothing, momentum, eps, weight_decay, clip;
     double b1, b2;
 } job;
 
-#define ROUND_UP(n) (((n) + 15) / 16 * 16)
-enum { BYTES = ROUND_UP((SAMPLES * PIXELS * (int)sizeof(input) + 3) / 4), GRADIENT = ROUND_UP(PARAMETERS) };
-
-#ifndef GF_FORWARD_ONLY
-
 typedef struct {
-    atomic_uint arrived, round;
-    unsigned size;
-    int patience;
-} barrier;
-
-/* Wait until all threads are here. Steps take fractions of a millisecond: looking again and again is quicker than
- * sleeping, and who gives up his core on a busy machine has to wait for it. But where threads outnumber cores, the ones
- * waited for must get their turn. */
-static void barrier_wait(barrier *all)
-{
-    if (all->size == 1) return;
-    const unsigned round = atomic_load(&all->round);
-    if (atomic_fetch_add(&all->arrived, 1) + 1 == all->size) {
-        atomic_store(&all->arrived, 0);
-        atomic_fetch_add(&all->round, 1);
-        return;
-    }
-    for (int looks = 0; atomic_load(&all->round) == round;) {
-        if (looks < all->patience) looks++;
-        else sched_yield();
-    }
-}
-
-/* Slice `part` of `parts` of n things: [*from, *to). */
-static void share_out(int n, int part, int parts, int *from, int *to)
-{
-    *from = (int)((int64_t)n * part / parts);
-    *to = (int)((int64_t)n * (part + 1) / parts);
-}
-
-typedef struct worker {
     const job *work;
-    void *(*take)(struct worker *);
-    atomic_int *gate;
-    barrier *all;
-    float *losses;    /* (threads): each one's part of the loss */
-    double *squares;  /* (threads): each one's part of the gradient's squared norm */
-    int part;
-} worker;
+    float *arenas;    /* one for each thread; where columns are cut, one for each group of samples */
+    float *own;       /* (threads): transposed weights, and moved images */
+    int groups;       /* of samples, in a step but for the last */
+    int transposed[MOST_THREADS];  /* the step whose weights a thread has transposed, and 1 more */
+    atomic_int done[2 * MOST_SHARDS];  /* of a pair of shards, and of pairs of pairs */
+    float losses[MOST_SHARDS];         /* each one's part of the loss */
+    double squares[MOST_SLICES];   /* each one's part of the gradient's squared norm */
+} training;
 
-enum { SPACE = ROUND_UP(ARENA) + GRADIENT + ROUND_UP(TRANSPOSED) + BYTES };
+enum { OWN = ROUND_UP(TRANSPOSED) + BYTES };
+
+static float *gradient_of(const job *work, int shard) { return work->space + (size_t)shard * GRADIENT; }
+
+static int groups_of(int samples) { return (samples + SAMPLES - 1) / SAMPLES; }
+
+static int size_of(const job *work, int step)
+{
+    const int rest = work->count - step * work->batch;
+    return rest < work->batch ? rest : work->batch;
+}
+
+static training begin(const job *work)
+{
+    training all = {.work = work, .groups = groups_of(work->batch)};
+    all.arenas = gradient_of(work, work->shards);
+    all.own = all.arenas + (size_t)(COLUMN_PARTS ? all.groups : work->threads) * ARENA;
+    return all;
+}
 
 /* An image moved by (down, right) pixels; what comes in at the border is 0. */
 static void move(input *y, const input *x, int down, int right)
@@ -99,16 +90,39 @@ static void move(input *y, const input *x, int down, int right)
             }
 }
 
-/* This thread's samples of one step: their gradient is added to `gradient`, their part of the loss is returned. */
-static float own_samples(const job *work, int step, int part, float *space)
+/* Shards are added up in pairs, then pairs of pairs, into the first of them: by whoever has the second one ready. So the
+ * sum is the same whoever it was, and most of it is still in its cache. */
+static void add_to_others(training *all, int shard)
 {
-    float *arena = space, *gradient = space + ROUND_UP(ARENA), *transposed = gradient + GRADIENT;
+    const int shards = all->work->shards;
+    for (int width = 1, level = 0; width < shards; width *= 2) {
+        const int pair = shard / (2 * width), left = pair * 2 * width, right = left + width;
+        if (right < shards) {
+            if (atomic_fetch_add(&all->done[level + pair], 1) % 2 == 0) return; /* the first one; the other will add */
+            float *sum = gradient_of(all->work, left);
+            const float *other = gradient_of(all->work, right);
+            for (int r = 0; r < SUMMED; r++)
+                for (int i = summed[r][0]; i < summed[r][1]; i++) sum[i] += other[i];
+        }
+        shard = left;
+        level += (shards + 2 * width - 1) / (2 * width);
+    }
+}
+
+/* The samples of one shard of a step: their gradient, and their part of the loss. */
+static void take_shard(training *all, int thread, int step, int shard)
+{
+    const job *work = all->work;
+    float *transposed = all->own + (size_t)thread * OWN, *gradient = gradient_of(work, shard), loss = 0.0f;
     input *moved = (input *)(transposed + ROUND_UP(TRANSPOSED));
-    const int begin = step * work->batch, rest = work->count - begin, size = rest < work->batch ? rest : work->batch;
+    const int begin = step * work->batch, size = size_of(work, step);
     int from, to;
-    float loss = 0.0f;
-    share_out((size + SAMPLES - 1) / SAMPLES, part, work->threads, &from, &to);
+    if (all->transposed[thread] != step + 1) transpose_weights(transposed, work->params);
+    all->transposed[thread] = step + 1;
+    for (int i = 0; i < SUMMED; i++) memset(gradient + summed[i][0], 0, (size_t)(summed[i][1] - summed[i][0]) * sizeof *gradient);
+    share_out(groups_of(size), shard, work->shards, &from, &to);
     for (int group = from; group < to; group++) {
+        float *arena = all->arenas + (size_t)(COLUMN_PARTS ? group : thread) * ARENA;
         const input *images[SAMPLES];
         int32_t labels[SAMPLES];
         float share[SAMPLES];
@@ -127,18 +141,8 @@ static float own_samples(const job *work, int step, int part, float *space)
         loss += cross_entropy(arena + DLOGITS, arena + LOGITS, labels, share, SAMPLES, CLASSES, work->smoothing);
         backward(arena, gradient, work->params, transposed);
     }
-    return loss;
-}
-
-/* Slice [from, to) of the gradient, summed over the threads into that of the first. */
-static float *summed(const job *work, int from, int to)
-{
-    float *sum = work->space + ROUND_UP(ARENA);
-    for (int t = 1; t < work->threads; t++) {
-        const float *other = sum + (size_t)t * SPACE;
-        for (int i = from; i < to; i++) sum[i] += other[i];
-    }
-    return sum;
+    all->losses[shard] = loss;
+    add_to_others(all, shard);
 }
 
 static void update(const job *work, int step, float *gradient, int from, int to)
@@ -153,99 +157,106 @@ static void update(const job *work, int step, float *gradient, int from, int to)
               work->done + step - work->first + 1);
 }
 
-static void *take_steps(worker *own)
+static float loss_of(const training *all)
 {
-    const job *work = own->work;
-    float *space = work->space + (size_t)own->part * SPACE;
-    int from, to;
-    share_out(PARAMETERS, own->part, work->threads, &from, &to);
-    for (int step = work->first; step < work->last; step++) {
-        memset(space + ROUND_UP(ARENA), 0, PARAMETERS * sizeof *space);
-        transpose_weights(space + ROUND_UP(ARENA) + GRADIENT, work->params);
-        own->losses[own->part] = own_samples(work, step, own->part, space);
-        barrier_wait(own->all);
-        float *gradient = summed(work, from, to);
-        if (work->clip > 0.0f) {
-            double squares = 0.0;
-            own->squares[own->part] = sum_of_squares(gradient + from, to - from);
-            barrier_wait(own->all);
-            for (int t = 0; t < work->threads; t++) squares += own->squares[t];
-            const float factor = clip_factor(squares, work->clip);
-            for (int i = from; i < to; i++) gradient[i] *= factor;
-        }
-        update(work, step, gradient, from, to);
-        if (own->part == 0) {
-            work->losses[step] = 0.0f;
-            for (int t = 0; t < work->threads; t++) work->losses[step] += own->losses[t];
-        }
-        barrier_wait(own->all);
+    float loss = 0.0f;
+    for (int shard = 0; shard < all->work->shards; shard++) loss += all->losses[shard];
+    return loss;
+}
+
+/* The phases of a step: columns where there are any, squares where the gradient is clipped. */
+enum { TAKE_SHARDS, TAKE_COLUMNS, SQUARES, UPDATE };
+
+static int stages(const job *work) { return 2 + (COLUMN_PARTS > 0) + (work->clip > 0.0f); }
+
+static int stage_of(const job *work, int phase)
+{
+    const int stage = phase % stages(work);
+    if (stage == TAKE_SHARDS) return stage;
+    if (stage == stages(work) - 1) return UPDATE;
+    return stage == 1 && COLUMN_PARTS ? TAKE_COLUMNS : SQUARES;
+}
+
+static int items_of_step(void *argument, int phase)
+{
+    const training *all = argument;
+    if (phase / stages(all->work) >= all->work->last - all->work->first) return 0;
+    switch (stage_of(all->work, phase)) {
+    case TAKE_SHARDS: return all->work->shards;
+    case TAKE_COLUMNS: return COLUMN_PARTS;
+    default: return SLICES;
     }
-    return NULL;
 }
 
-enum { WAIT, GO, LEAVE };
-
-static void *when_all_are_there(void *argument)
+static void take_item(void *argument, int thread, int phase, int item)
 {
-    worker *own = argument;
-    int word;
-    while ((word = atomic_load(own->gate)) == WAIT) sched_yield();
-    return word == GO ? own->take(own) : NULL;
-}
-
-/* Runs `take` on every thread; the caller is one of them. If a thread cannot be had, nothing is done: 1 is returned. */
-static int on_threads(const job *work, void *(*take)(worker *))
-{
-    float losses[MOST_THREADS];
-    double squares[MOST_THREADS];
-    pthread_t others[MOST_THREADS];
-    worker workers[MOST_THREADS];
-    atomic_int gate = WAIT;
-    barrier all = {0, 0, (unsigned)work->threads, work->patience};
-    int there = 1;
-    if (work->threads > MOST_THREADS) return 1;
-    for (int t = 0; t < work->threads; t++) workers[t] = (worker){work, take, &gate, &all, losses, squares, t};
-    while (there < work->threads && !pthread_create(&others[there], NULL, when_all_are_there, &workers[there])) there++;
-    atomic_store(&gate, there == work->threads ? GO : LEAVE);
-    if (there == work->threads) take(&workers[0]);
-    for (int t = 1; t < there; t++) pthread_join(others[t], NULL);
-    return there < work->threads;
+    training *all = argument;
+    const job *work = all->work;
+    const int step = work->first + phase / stages(work), stage = stage_of(work, phase);
+    if (stage == TAKE_SHARDS) {
+        take_shard(all, thread, step, item);
+        return;
+    }
+    if (stage == TAKE_COLUMNS) {
+        take_columns(gradient_of(work, 0), all->arenas, groups_of(size_of(work, step)), item);
+        return;
+    }
+    const int from = item * SLICE, to = from + SLICE < PARAMETERS ? from + SLICE : PARAMETERS;
+    float *gradient = gradient_of(work, 0);
+    if (stage == SQUARES) {
+        all->squares[item] = sum_of_squares(gradient + from, to - from);
+        return;
+    }
+    if (work->clip > 0.0f) {
+        double squares = 0.0;
+        for (int i = 0; i < SLICES; i++) squares += all->squares[i];
+        const float factor = clip_factor(squares, work->clip);
+        for (int i = from; i < to; i++) gradient[i] *= factor;
+    }
+    update(work, step, gradient, from, to);
+    if (item == 0) work->losses[step] = loss_of(all);
 }
 
 int gf_job_size(void) { return (int)sizeof(job); }
 
-int gf_train(const job *work) { return on_threads(work, take_steps); }
-
-/* The gradient of step `first`, summed over all threads, as it lies in the first one's space; and its loss. */
-static void *take_gradient(worker *own)
+int64_t gf_training_space(const job *work)
 {
-    float *space = own->work->space + (size_t)own->part * SPACE;
-    int from, to;
-    memset(space + ROUND_UP(ARENA), 0, PARAMETERS * sizeof *space);
-    transpose_weights(space + ROUND_UP(ARENA) + GRADIENT, own->work->params);
-    own->losses[own->part] = own_samples(own->work, own->work->first, own->part, space);
-    barrier_wait(own->all);
-    share_out(PARAMETERS, own->part, own->work->threads, &from, &to);
-    summed(own->work, from, to);
-    if (own->part == 0) {
-        own->work->losses[0] = 0.0f;
-        for (int t = 0; t < own->work->threads; t++) own->work->losses[0] += own->losses[t];
-    }
-    return NULL;
+    const int64_t arenas = COLUMN_PARTS ? groups_of(work->batch) : work->threads;
+    return (int64_t)work->shards * GRADIENT + arenas * ARENA + (int64_t)work->threads * OWN;
 }
 
-int gf_gradient(const job *work, float *gradient)
+void gf_train(const job *work)
 {
-    const int failed = on_threads(work, take_gradient);
-    if (!failed) memcpy(gradient, work->space + ROUND_UP(ARENA), PARAMETERS * sizeof *gradient);
-    return failed;
+    training all = begin(work);
+    in_phases(&all, items_of_step, take_item, work->threads);
 }
 
-#else
-enum { SPACE = ROUND_UP(ARENA) + BYTES };
+/* The gradient of step `first`, and its loss. */
+static int items_of_gradient(void *argument, int phase)
+{
+    const training *all = argument;
+    return phase == 0 ? all->work->shards : phase == 1 ? COLUMN_PARTS : 0;
+}
+
+static void take_gradient(void *argument, int thread, int phase, int item)
+{
+    training *all = argument;
+    const int step = all->work->first;
+    if (phase == 0) take_shard(all, thread, step, item);
+    else take_columns(gradient_of(all->work, 0), all->arenas, groups_of(size_of(all->work, step)), item);
+}
+
+void gf_gradient(const job *work, float *gradient)
+{
+    training all = begin(work);
+    in_phases(&all, items_of_gradient, take_gradient, work->threads);
+    work->losses[0] = loss_of(&all);
+    memcpy(gradient, gradient_of(work, 0), PARAMETERS * sizeof *gradient);
+}
+
 #endif
 
-/* Logits (count, CLASSES) of images (count, PIXELS), on this thread.  space: space_per_thread() floats. */
+/* Logits (count, CLASSES) of images (count, PIXELS), on this thread.  space: gf_space() floats. */
 void gf_predict(float *logits, const float *params, const input *images, float *space, int64_t count)
 {
     for (int64_t i = 0; i < count; i += SAMPLES) {
@@ -257,6 +268,6 @@ void gf_predict(float *logits, const float *params, const input *images, float *
     }
 }
 
-int gf_space(void) { return SPACE; }
+int gf_space(void) { return ARENA; }
 
 #endif

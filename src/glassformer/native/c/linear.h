@@ -20,7 +20,15 @@ INLINE void linear_backward_x(float *dx, const float *w_t, const float *dy, int 
 INLINE void linear_backward_w(float *dw, float *db, const float *x, const float *dy, int N, int I, int O)
 {
     matmul(dw, O, dw, O, x, 1, I, dy, O, I, N, O);
-    if (db) add_rows(db, dy, N, O);
+    if (db) add_rows(db, db, dy, O, N, O);
+}
+
+/* The same for M columns, of which dw, db and dy are given the first.  Overwrites them, or adds. */
+INLINE void linear_backward_columns(float *dw, float *db, const float *x, const float *dy, int N, int I, int O, int M,
+                                    int add)
+{
+    matmul(dw, O, add ? dw : NULL, O, x, 1, I, dy, O, I, N, M);
+    if (db) add_rows(db, add ? db : NULL, dy, O, N, M);
 }
 
 #endif

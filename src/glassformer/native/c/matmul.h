@@ -71,12 +71,12 @@ INLINE void matmul(float *y, int y_row, const float *start, int start_row, const
         matmul_columns(y + o, y_row, start ? start + o : NULL, start_row, x, x_row, x_col, w + o, w_row, N, K, 1, rest);
 }
 
-/* sum (O)  +=  rows of x (N, O) */
-INLINE void add_rows(float *sum, const float *x, int N, int O)
+/* sum (O)  <-  start (O) or NULL + rows of x (N, O), which lie x_row apart */
+INLINE void add_rows(float *sum, const float *start, const float *x, int x_row, int N, int O)
 {
     for (int o = 0; o < O; o += LANES) {
-        vec total = vec_load_part(sum + o, LEFT(O, o));
-        for (int n = 0; n < N; n++) total += vec_load_part(x + n * O + o, LEFT(O, o));
+        vec total = start ? vec_load_part(start + o, LEFT(O, o)) : vec_all(0.0f);
+        for (int n = 0; n < N; n++) total += vec_load_part(x + n * x_row + o, LEFT(O, o));
         vec_store_part(sum + o, total, LEFT(O, o));
     }
 }
