@@ -1,5 +1,6 @@
 """Generated models under sanitizers, and through compilers that are told to complain: odd sizes, all ways to train."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -59,7 +60,8 @@ def run_sanitized(sanitizer: str, flags: tuple[str, ...], source: str, threads: 
     empty.unlink()
     made, said = compiled(compiler, (*checked, *flags), source, folder)
     assert made.exists(), said
-    done = subprocess.run([made, str(threads)], capture_output=True, text=True, timeout=300)
+    at_once = os.environ | {"TSAN_OPTIONS": "halt_on_error=1"}  # whoever races may also wait for ever
+    done = subprocess.run([made, str(threads)], capture_output=True, text=True, timeout=300, env=at_once)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 
