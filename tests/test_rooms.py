@@ -15,6 +15,8 @@ ROOMS = [  # each may import from those above it, and from itself
     "errors",
     "names",
     "files",
+    "memory",
+    "reading",
     "tables",
     "probabilities",
     "formula_functions",

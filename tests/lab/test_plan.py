@@ -28,7 +28,7 @@ def factor(lines: str) -> str:
 
 # what is wrong, the plan, the error, and the parts of the message: where, what came, what was expected, what to do
 BAD = {
-    "not TOML": (lambda at: "seeds = = 3", SettingError, ["small: not TOML", "line 1"]),
+    "not TOML": (lambda at: "seeds = = 3", SettingError, ["small: cannot be read as TOML", "line 1"]),
     "no baseline": (
         lambda at: WIDE,
         SettingError,
@@ -47,7 +47,7 @@ BAD = {
     "no such recipe": (
         lambda at: '[baseline]\nrecipe = "none.toml"\n' + WIDE,
         FileError,
-        ["small: baseline", "none.toml", "cannot be read"],
+        ["small: baseline", "none.toml", "there is no such file"],
     ),
     "preset is a number": (lambda at: "[baseline]\npreset = 5\n" + WIDE, SettingError, ["preset is 5", "a text"]),
     "baseline is a text": (lambda at: 'baseline = "mlp"\n' + WIDE, SettingError, ["baseline is 'mlp'", "a table"]),
@@ -201,7 +201,7 @@ def test_a_bad_plan_is_refused_with_words_that_help(case: str, tmp_path: Path) -
 
 
 def test_a_file_that_is_not_there_and_a_name_that_nobody_has() -> None:
-    with pytest.raises(FileError, match=r"none\.toml: the plan cannot be read: No such file.*--template > plan\.toml"):
+    with pytest.raises(FileError, match=r"none\.toml: there is no such file; .*--template > plan\.toml"):
         load_plan("none.toml")
     with pytest.raises(UnknownNameError, match=r"did you mean 'attention-accuracy'\?.*known: .*--template"):
         load_plan("attention-acuracy")

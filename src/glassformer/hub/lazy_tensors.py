@@ -4,6 +4,7 @@ A header says the name, type and shape of every tensor, and must account for eve
 compared with the settings before anything is allocated. Half precision is widened to float32, which changes no value.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from glassformer.errors import CheckpointError
 from glassformer.hub.safe_files import file_in, read_json
 from glassformer.hub.settings import shown
+from glassformer.memory import must_fit
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -47,10 +49,11 @@ class LazyTensor:
 
 def lazy_tensors(folder: Path) -> dict[str, LazyTensor]:
     whole, index = file_in(folder, WHOLE), file_in(folder, INDEX)
-    if whole is not None:
-        return in_file(whole)
-    if index is not None:
-        return in_shards(folder, index)
+    if whole is not None or index is not None:
+        found = in_file(whole) if whole is not None else in_shards(folder, index)
+        needed = 4 * sum(math.prod(tensor.shape) for tensor in found.values())
+        must_fit(needed, f"{folder}: the model, in float32,", "close other programs", CheckpointError)
+        return found
     there = [name for name in (*PICKLES, *FOREIGN) if file_in(folder, name) is not None]
     if any(name in PICKLES for name in there):
         raise CheckpointError(
