@@ -79,7 +79,7 @@ def test_models_without_a_counterpart_are_not_written(tmp_path: Path) -> None:
         ({"vocab_size": 1 << 24}, CheckpointError, r"'transformer.wte.weight' has shape \(11, 6\), .* \(16777216, 6\)"),
         ({"n_embd": 1 << 18}, CheckpointError, r"'transformer.wte.weight' has shape \(11, 6\), .* \(11, 262144\)"),
         ({"n_inner": 1 << 18}, CheckpointError, r"'transformer.h.0.mlp.c_fc.weight' has shape"),
-        ({"n_layer": 1 << 12}, CheckpointError, "'transformer.h.1.ln_1.weight' is missing"),
+        ({"n_layer": 1 << 10}, CheckpointError, "'transformer.h.1.ln_1.weight' is missing"),
         ({"n_head": 4}, ShapeError, "width 6 does not divide into 4 heads"),
         ({"layer_norm_epsilon": "small"}, SettingError, "layer_norm_epsilon: 'small' came, expected a number from 0"),
         ({"layer_norm_epsilon": float("nan")}, SettingError, "layer_norm_epsilon: nan came"),

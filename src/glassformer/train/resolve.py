@@ -20,7 +20,9 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError
 from glassformer.models import Network
-from glassformer.train.recipe import Recipe
+from glassformer.train.limits import weights_must_fit
+from glassformer.train.loop import split
+from glassformer.train.recipe import Recipe, Training
 from glassformer.train.settings import must_survive
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
@@ -111,8 +113,17 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
             data = data._replace(vocabulary=recipe_from(recipe.start).model.input.vocabulary)  # pyright: ignore
     recipe = dataclasses.replace(recipe, model=recipe.model.for_data(data, recipe.task.name))
     recipe.loss  # noqa: B018  it may refuse
+    weights_must_fit(recipe.model)
+    recipe = dataclasses.replace(recipe, training=with_batch_of(recipe, data))
     must_survive(recipe)
     return recipe
+
+
+def with_batch_of(recipe: Recipe, data: Dataset) -> Training:
+    """A batch of no more samples than an epoch has: memory is taken for all of it."""
+    training, (train, _) = recipe.training, split(recipe, data)
+    most = training.of_an_epoch(recipe.task.count(train))
+    return dataclasses.replace(training, batch=max(1, min(training.batch, most)))
 
 
 def held(name: str) -> str:
