@@ -17,6 +17,14 @@ MOST_DEPTH = 64  # brackets within brackets; ours need five
 Kind = type[GlassformerError]
 
 
+def expanded(word: str) -> Path:
+    """`~` is the user's home; a word that names nobody's home stays as it is, and is no file."""
+    try:
+        return Path(word).expanduser()
+    except RuntimeError:
+        return Path(word)
+
+
 def open_plain(path: Path, error: Kind = FileError, expected: str = "") -> BinaryIO:
     """A plain file, open. A pipe or a device, which may never end, is refused before anything is read."""
     advice = f"; expected {expected}" if expected else ""

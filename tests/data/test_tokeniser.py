@@ -151,7 +151,11 @@ GOOD = Characters().train(TEXTS).to_json()
 BAD = {
     "missing": (None, FileError, r"tokenizer\.json: there is no such file"),
     "empty": (b" \n", DataError, r"tokenizer\.json: it is empty; copy it again"),
-    "cut short": (GOOD[: len(GOOD) // 2].encode(), DataError, r"damaged or cut short: not JSON .*line \d+ column .*copy it again"),
+    "cut short": (
+        GOOD[: len(GOOD) // 2].encode(),
+        DataError,
+        r"damaged or cut short: not JSON .*line \d+ column .*copy it again",
+    ),
     "not JSON": (b"<html>", DataError, r"not JSON .*line 1 column 1 .*; copy it again, or train one anew"),
     "a picture": (b"\x89PNG\xff", FileError, r"damaged: not UTF-8 text"),
     "deep": (b"[" * 100_000, DataError, r"not JSON .*maximum recursion depth exceeded"),

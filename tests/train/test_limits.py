@@ -60,7 +60,10 @@ def test_sizes_that_nothing_can_count(name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (ViT(width=1 << 24, hidden=1 << 24), r"ViT has [\d,]{16,} parameters, which with .* takes [\d,.]+ GiB of memory"),
+        (
+            ViT(width=1 << 24, hidden=1 << 24),
+            r"ViT has [\d,]{16,} parameters, which with .* takes [\d,.]+ GiB of memory",
+        ),
         (MLP(hidden=((1 << 31) - 1,) * 2), r"MLP has [\d,]{16,} parameters"),
     ],
 )
@@ -90,5 +93,5 @@ def test_a_step_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingError, match=r"training: a batch of 36 for each of 4 seeds takes [\d.]+ MiB of memory"):
         JaxEngine(recipe, DATA.train, (1, 2, 3, 4))
     monkeypatch.setattr(memory, "available", lambda: 1 << 20)
-    with pytest.raises(SettingError, match="a batch of 36 takes .* and 1.0 MiB are free; make it smaller"):
+    with pytest.raises(SettingError, match=r"a batch of 36 takes .* and 1\.0 MiB are free; make it smaller"):
         JaxEngine(recipe, DATA.train, (1,))

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -55,10 +54,10 @@ def lines_of(name: str, content: str) -> Iterator[Given]:
 
 def text_file(word: str) -> str:
     from glassformer.errors import DataError
-    from glassformer.reading import read_text
+    from glassformer.reading import expanded, read_text
 
     try:
-        return read_text(Path(word[1:]).expanduser(), error=DataError).replace("\r\n", "\n")
+        return read_text(expanded(word[1:]), error=DataError).replace("\r\n", "\n")
     except DataError as error:
         advice = "@ stands before the name of a file of texts; a text that begins with @ can come through -"
         raise DataError(f"{error}; {advice}") from None

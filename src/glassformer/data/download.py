@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from glassformer.errors import DataError, FileError
+from glassformer.reading import expanded
 
 if TYPE_CHECKING:
     from requests import RequestException
@@ -39,7 +40,10 @@ def cache_folder(cache: Path | None = None) -> Path:
     import pooch
 
     chosen = cache or os.environ.get(VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path(pooch.os_cache("glassformer"))
+    folder = expanded(str(chosen or pooch.os_cache("glassformer")))
+    if folder.parts[0].startswith("~"):
+        raise DataError(f"there is no home folder (HOME) to keep data sets in; name a folder in {VARIABLE}")
+    return folder
 
 
 def download(

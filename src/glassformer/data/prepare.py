@@ -15,7 +15,7 @@ from glassformer.data.idx import IMAGES, read_idx
 from glassformer.data.image_file import read_on_white
 from glassformer.data.sources import load
 from glassformer.errors import DataError, FileError
-from glassformer.reading import open_plain
+from glassformer.reading import expanded, open_plain
 
 Invert = Literal["auto", "yes", "no"]
 
@@ -41,9 +41,9 @@ def read_pictures(word: str, shape: tuple[int, int, int], data: str, invert: Inv
     name, number = address(word)
     if name == "test" and number is not None:
         return [from_test_set(word, number, data, invert)]
-    path = Path(name).expanduser()
+    path = expanded(name)
     if not is_idx(path):
-        pixels, transparent = read_on_white(Path(word).expanduser())
+        pixels, transparent = read_on_white(expanded(word))
         paper = ["transparent pixels put on white"] if transparent else []
         image, done = prepare(pixels, shape, invert, ", ".join([word, *paper]))
         return [Picture(word, image, [*paper, *done], label=None)]

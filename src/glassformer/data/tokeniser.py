@@ -93,7 +93,9 @@ class Tokeniser:
         with library_errors(f"{where}: not a tokeniser that can be read", AGAIN):
             found = cls(library.Tokenizer.from_str(text))
         if (largest := max(found.inner.get_vocab().values(), default=0)) >= MOST_SYMBOLS:
-            raise DataError(f"{where}: a symbol has the number {largest:,}, expected less than {MOST_SYMBOLS:,}; {AGAIN}")
+            raise DataError(
+                f"{where}: a symbol has the number {largest:,}, expected less than {MOST_SYMBOLS:,}; {AGAIN}"
+            )
         return found
 
     def _encoding(self, text: str) -> Any:

@@ -10,6 +10,7 @@ from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.hub.settings import shown
 from glassformer.reading import MOST_JSON
 
+
 def file_in(folder: Path, name: str) -> Path | None:
     """The file of that name, or None where there is none."""
     if not name or name in (".", "..") or any(sign in name for sign in "/\\\0:"):

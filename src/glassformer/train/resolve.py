@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError
 from glassformer.models import Network
+from glassformer.reading import expanded
 from glassformer.train.limits import weights_must_fit
 from glassformer.train.loop import split
 from glassformer.train.recipe import Recipe, Training
@@ -58,7 +58,7 @@ def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> D
         )
     if is_iris(name):
         return load_iris(name)
-    return load_csv(Path(name).expanduser(), name=name, numbers=recipe.output_axis == "numbers")
+    return load_csv(expanded(name), name=name, numbers=recipe.output_axis == "numbers")
 
 
 def from_arrays(recipe: Recipe, arrays: Sequence[Any]) -> Dataset:
