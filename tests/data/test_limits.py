@@ -129,15 +129,9 @@ def test_an_encrypted_archive(tmp_path: Path) -> None:
 
 def test_a_picture_of_noise() -> None:
     """Specks that average out are no ink."""
-    rng = np.random.default_rng(0)
-    for share in (0.1, 0.3, 0.5, 0.7):
-        pixels = (255 * (rng.random((200, 150, 1)) < share)).astype(np.uint8)
-        try:
-            image, _ = prepare(pixels, (28, 28, 1), where="noise.png")
-        except DataError as error:
-            assert "noise.png: no ink" in str(error)
-        else:
-            assert image.shape == (28, 28, 1)
+    pixels = (255 * (np.random.default_rng(0).random((200, 150, 1)) < 0.3)).astype(np.uint8)
+    with pytest.raises(DataError, match=r"noise\.png: no ink"):
+        prepare(pixels, (28, 28, 1), where="noise.png")
 
 
 def tokeniser_json(**model: Any) -> str:

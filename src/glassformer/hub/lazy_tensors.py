@@ -49,11 +49,10 @@ class LazyTensor:
 
 def lazy_tensors(folder: Path) -> dict[str, LazyTensor]:
     whole, index = file_in(folder, WHOLE), file_in(folder, INDEX)
-    if whole is not None or index is not None:
-        found = in_file(whole) if whole is not None else in_shards(folder, index)
-        needed = 4 * sum(math.prod(tensor.shape) for tensor in found.values())
-        must_fit(needed, f"{folder}: the model, in float32,", "close other programs", CheckpointError)
-        return found
+    if whole is not None:
+        return fitting(folder, in_file(whole))
+    if index is not None:
+        return fitting(folder, in_shards(folder, index))
     there = [name for name in (*PICKLES, *FOREIGN) if file_in(folder, name) is not None]
     if any(name in PICKLES for name in there):
         raise CheckpointError(
@@ -62,6 +61,13 @@ def lazy_tensors(folder: Path) -> dict[str, LazyTensor]:
         )
     other = f"; {', '.join(there)} is not read: load it with transformers and save it again" if there else ""
     raise CheckpointError(f"{folder}: has no weights: neither {WHOLE} nor {INDEX}{other}")
+
+
+def fitting(folder: Path, tensors: dict[str, LazyTensor]) -> dict[str, LazyTensor]:
+    """The same, if there is memory for all: a file with holes in it holds less than it is long."""
+    needed = 4 * sum(math.prod(tensor.shape) for tensor in tensors.values())
+    must_fit(needed, f"{folder}: the model, in float32,", "close other programs", CheckpointError)
+    return tensors
 
 
 def in_file(path: Path) -> dict[str, LazyTensor]:
