@@ -141,6 +141,7 @@ def test_an_image_that_does_not_divide(tmp_path: Path) -> None:
         (b"[1, 2]", r"config.json: \[1, 2\] came, expected settings by name"),
         (b'{"a": "\xff"}', "config.json: damaged: not UTF-8 text"),
         (b"[" * 100_000, "damaged or cut short: not JSON"),
+        (b'{"a": ' + b"[" * 90 + b"]" * 90 + b"}", "config.json: more than 64 brackets within brackets"),
         (b'{"vocab_size": 1' + b"0" * 5000 + b"}", "damaged or cut short: not JSON"),
         (b" " * 3000, "config.json: is larger than 0 MiB, which no such file needs to be"),
     ],

@@ -123,6 +123,16 @@ BAD = {
         SettingError,
         ["2 seeds came", "expected 3 or more", "to decide about 2 factors 7"],
     ),
+    "seeds without an end": (
+        lambda at: text_of_plan(at, head="seeds = 1000000000000"),
+        SettingError,
+        ["more seeds came than 10,000"],
+    ),
+    "brackets without an end": (
+        lambda at: "question = " + "[" * 3000 + "]" * 3000,
+        SettingError,
+        ["small: cannot be read as TOML"],
+    ),
     "no seeds": (lambda at: text_of_plan(at, head="seeds = 0"), SettingError, ["0 seeds came", "expected 3 or more"]),
     "seeds in words": (lambda at: text_of_plan(at, head='seeds = "ten"'), SettingError, ["seeds is 'ten'", "how many"]),
     "seeds below zero": (
