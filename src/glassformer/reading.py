@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import tomllib
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +26,7 @@ def expanded(word: str) -> Path:
         return Path(word)
 
 
-def open_plain(path: Path, error: Kind = FileError, expected: str = "") -> BinaryIO:
+def open_plain(path: Path, error: Kind = FileError, expected: str = "") -> BufferedReader:
     """A plain file, open. A pipe or a device, which may never end, is refused before anything is read."""
     advice = f"; expected {expected}" if expected else ""
     try:

@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -52,12 +53,12 @@ def test_a_terminal_of_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text_of(err) == "glassformer: Gr??e ? 1 ?\n"
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has none")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has none")
 @pytest.mark.parametrize("length", [5, 100_000], ids=["kept until the end", "written at once"])
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_disk_that_is_full(length: int, as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     err = stream()
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         text = "x" * length
         assert run(monkeypatch, lambda: report({"text": text}, text, as_json=as_json), full, err) == 1
         full.flush()  # nothing is left in it that would fail once more

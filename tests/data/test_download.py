@@ -182,7 +182,8 @@ def test_a_wrong_file_in_the_folder_is_reported_and_left_alone(name, published, 
     )
     mine = folder / "train-images-idx3-ubyte.gz"
     before = mine.read_bytes()
-    message = rf"{mine}: (sha256 \w+, expected \w+|md5 \w+ of \d+ bytes, expected \w+ of \d+ bytes): not the published {name}; delete it to fetch it, or give its"
+    sums = r"(sha256 \w+, expected \w+|md5 \w+ of \d+ bytes, expected \w+ of \d+ bytes)"
+    message = rf"{mine}: {sums}: not the published {name}; delete it to fetch it, or give its"
     with pytest.raises(DataError, match=message):
         load(name, cache=tmp_path / "cache")
     assert mine.read_bytes() == before

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -106,6 +107,6 @@ def fail(message: str) -> None:
     try:
         sys.stdout.flush()
     except OSError:  # what is left in it would be tried once more at the very end
-        with open(os.devnull, "w") as nowhere:
+        with Path(os.devnull).open("w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
     sys.exit(1)

@@ -27,8 +27,9 @@ CLOTHES = (
 )
 CLASSES = {"mnist": DIGITS, "fashion-mnist": CLOTHES}
 
-# sha256: of the unpacked content. md5: of the .gz as its makers packed it, with its length: of Fashion-MNIST they publish
-# no sha256. Two files of one md5 can be made, but none of the same md5 as a given one; and all mirrors speak https.
+# sha256: of the unpacked content. md5: of the .gz as its makers packed it, with its length, as the makers of
+# Fashion-MNIST publish no sha256. Two files of one md5 can be made, but nobody knows how to make one of a given md5;
+# and all mirrors speak https.
 CHECKSUMS = {
     "mnist": {
         "train-images": "sha256:ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
