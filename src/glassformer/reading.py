@@ -4,8 +4,9 @@ import json
 import os
 import stat
 import tomllib
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from glassformer.errors import FileError, GlassformerError
 
@@ -17,22 +18,44 @@ MOST_DEPTH = 64  # brackets within brackets; ours need five
 Kind = type[GlassformerError]
 
 
-def read_bytes(path: Path, most: int = MOST_TEXT, error: Kind = FileError) -> bytes:
-    """The whole of a plain file. A pipe or a device, which may never end, is refused before anything is read."""
+def expanded(word: str) -> Path:
+    """`~` is the user's home; a word that names nobody's home stays as it is, and is no file."""
+    try:
+        return Path(word).expanduser()
+    except RuntimeError:
+        return Path(word)
+
+
+def open_plain(path: Path, error: Kind = FileError, expected: str = "") -> BufferedReader:
+    """A plain file, open. A pipe or a device, which may never end, is refused before anything is read."""
+    advice = f"; expected {expected}" if expected else ""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise error(f"{path}: is not a plain file; put the file itself there")
-            data = b"" if found.st_size > most else file.read(most + 1)
     except FileNotFoundError:
-        raise error(f"{path}: there is no such file") from None
-    except OSError as problem:
-        raise error(f"{path}: cannot be read: {problem.strerror or problem}") from None
-    if found.st_size > most or len(data) > most:
-        raise error(f"{path}: is larger than {most >> 20} MiB, which no such file needs to be")
+        raise error(f"{path}: there is no such file{advice}") from None
+    except (OSError, ValueError) as problem:  # a path with NUL in it is a ValueError
+        raise error(f"{path}: cannot be read: {getattr(problem, 'strerror', None) or problem}{advice}") from None
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    why = "cannot be read: Is a directory" if stat.S_ISDIR(mode) else "is not a plain file; put the file itself there"
+    raise error(f"{path}: {why}{advice}")
+
+
+def read_bytes(path: Path, most: int = MOST_TEXT, error: Kind = FileError) -> bytes:
+    with open_plain(path, error) as file:
+        try:
+            data = b"" if size_of(file) > most else file.read(most + 1)
+        except OSError as problem:
+            raise error(f"{path}: cannot be read: {problem.strerror or problem}") from None
+        if size_of(file) > most or len(data) > most:
+            raise error(f"{path}: is larger than {most >> 20} MiB, which no such file needs to be")
     return data
+
+
+def size_of(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
 def read_text(path: Path, most: int = MOST_TEXT, error: Kind = FileError) -> str:

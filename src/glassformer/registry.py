@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from glassformer.errors import ContractError, FileError, SettingError
+from glassformer.reading import expanded
 
 Thing = TypeVar("Thing")
 
@@ -190,7 +191,7 @@ def _entry_points(what: str) -> tuple[EntryPoint, ...]:
 
 def load_code(path: str | Path) -> ModuleType:
     """Import a Python file, so that what it registers is known. The same file is imported once."""
-    file = Path(path).expanduser().resolve()
+    file = expanded(str(path)).resolve()
     if file in _code:
         return _code[file]
     if not file.is_file():

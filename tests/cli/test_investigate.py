@@ -135,7 +135,7 @@ def test_wrong_usage_is_explained(words: tuple[str, ...], message: str, plan: Pa
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
-        (("none.toml",), FileError, "none.toml: the plan cannot be read: No such file"),
+        (("none.toml",), FileError, "none.toml: there is no such file; "),
         (("attention-acuracy",), UnknownNameError, "did you mean 'attention-accuracy'?"),
         (("why.toml", "--seeds", "2"), SettingError, "2 seeds came, expected 3 or more"),
         (("why.toml", "--seeds", "1,1,2"), SettingError, "expected each once"),

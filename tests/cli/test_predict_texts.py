@@ -220,8 +220,8 @@ def test_a_stretch_of_the_test_text_and_what_really_follows(
     [
         ("tag", ["test:10"], "test:10: there are 10 test samples, numbered 0 to 9"),
         ("iris", ["test:45"], "test:45: there are 45 test samples, numbered 0 to 44"),
-        ("tag", ["@gone.txt"], r"gone\.txt: cannot be read: No such file or directory; @ stands before the name"),
-        ("tag", ["@bytes"], "bytes: not UTF-8"),
+        ("tag", ["@gone.txt"], r"gone\.txt: there is no such file; @ stands before the name"),
+        ("tag", ["@bytes"], "bytes: damaged: not UTF-8 text"),
         ("tag", ["@blank"], "@blank: no line with anything in it came"),
         ("tag", [""], "there is nothing in it to read"),
         ("tag", [TEXT, "zebra"], "text 2: 'zebra' has 'z', 'b', 'a', which the run's tokeniser does not know"),

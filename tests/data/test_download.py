@@ -46,6 +46,10 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         server.server_close()
 
 
+def md5_of(file: Path) -> str:
+    return f"md5:{hashlib.md5(file.read_bytes()).hexdigest()} of {file.stat().st_size} bytes"
+
+
 @pytest.fixture
 def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small MNIST and Fashion-MNIST as a mirror holds them, with their checksums."""
@@ -53,7 +57,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = write_idx_folder(tmp_path / "published", parts, packed=True)
     files = {part: folder / f"{part}-idx{array.ndim}-ubyte.gz" for part, array in parts.items()}
     content = {part: f"sha256:{hashlib.sha256(idx_bytes(array)).hexdigest()}" for part, array in parts.items()}
-    packed = {part: f"md5:{hashlib.md5(file.read_bytes()).hexdigest()}" for part, file in files.items()}
+    packed = {part: md5_of(file) for part, file in files.items()}
     monkeypatch.setattr(mnist_family, "CHECKSUMS", {"mnist": content, "fashion-mnist": packed})
     return folder
 
@@ -178,11 +182,36 @@ def test_a_wrong_file_in_the_folder_is_reported_and_left_alone(name, published, 
     )
     mine = folder / "train-images-idx3-ubyte.gz"
     before = mine.read_bytes()
-    message = rf"{mine}: (sha256|md5) \w+, expected \w+: not the published {name}; delete it to fetch it, or give its"
+    sums = r"(sha256 \w+, expected \w+|md5 \w+ of \d+ bytes, expected \w+ of \d+ bytes)"
+    message = rf"{mine}: {sums}: not the published {name}; delete it to fetch it, or give its"
     with pytest.raises(DataError, match=message):
         load(name, cache=tmp_path / "cache")
     assert mine.read_bytes() == before
     assert files_in(folder) == [mine.name]
+
+
+def test_nothing_is_fetched_that_could_be_changed_on_its_way() -> None:
+    """And every file of a data set by name is checked by what its makers publish."""
+    assert all(mirror.startswith("https://") for mirrors in download.MIRRORS.values() for mirror in mirrors)
+    sums = [one for parts in mnist_family.CHECKSUMS.values() for one in parts.values()]
+    assert len(sums) == 8
+    assert all(re.fullmatch(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32} of \d+ bytes", one) for one in sums)
+
+
+def test_a_mirror_without_an_end(published, serve, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(download, "MOST", 100)
+    mirrors(monkeypatch, "mnist", serve(published))
+    with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz: more than 0 MiB came; not the published file"):
+        load("mnist", cache=tmp_path / "cache")
+    assert files_in(tmp_path / "cache") == []
+
+
+def test_no_home(monkeypatch) -> None:
+    monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
+    monkeypatch.setattr("pooch.os_cache", lambda name: Path("~/.cache") / name)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # a user that the system does not know
+    with pytest.raises(DataError, match=r"there is no home folder \(HOME\) .*; name a folder in GLASSFORMER_DATA"):
+        download.cache_folder()
 
 
 def test_a_folder_that_cannot_be_written(published, serve, monkeypatch, tmp_path) -> None:

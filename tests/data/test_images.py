@@ -133,7 +133,7 @@ def test_damaged_images(tmp_path: Path) -> None:
         read_image(path)
     with pytest.raises(DataError, match=r"gone\.png: there is no such file"):
         read_image(tmp_path / "gone.png")
-    with pytest.raises(DataError, match="expected an image, but it cannot be read: Is a directory"):
+    with pytest.raises(DataError, match="cannot be read: Is a directory; expected an image"):
         read_image(tmp_path)
 
 

@@ -160,7 +160,7 @@ def test_files_that_are_refused(tmp_path: Path, text: str, message: str) -> None
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"gone\.csv: cannot be read: No such file or directory; expected a CSV file"):
+    with pytest.raises(DataError, match=r"gone\.csv: there is no such file; expected a CSV file"):
         load_csv(tmp_path / "gone.csv")
     with pytest.raises(DataError, match="cannot be read: Is a directory"):
         load_csv(tmp_path)

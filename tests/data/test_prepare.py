@@ -193,7 +193,7 @@ def test_files_and_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ("text.png", "text.png: not an image; expected one of BMP"),
         ("text-ubyte", "text-ubyte: magic number 1852797984, expected 2051"),
         ("cut.png", "cut.png: the image is damaged or cut short"),
-        (".", "expected an image, but it cannot be read"),
+        (".", "cannot be read: Is a directory; expected an image"),
         ("labels-ubyte", r"magic number 2049 \(labels\), expected 2051 \(images\)"),
     ],
 )

@@ -149,12 +149,16 @@ def test_whole_books_are_encoded_in_seconds(tokeniser: Tokeniser) -> None:
 
 GOOD = Characters().train(TEXTS).to_json()
 BAD = {
-    "missing": (None, FileError, r"tokenizer\.json: cannot be read: No such file or directory; expected a tokenizer"),
+    "missing": (None, FileError, r"tokenizer\.json: there is no such file"),
     "empty": (b" \n", DataError, r"tokenizer\.json: it is empty; copy it again"),
-    "cut short": (GOOD[: len(GOOD) // 2].encode(), DataError, r"damaged or cut short: not JSON at line \d+, column"),
-    "not JSON": (b"<html>", DataError, r"not JSON at line 1, column 1; copy it again, or train one anew"),
-    "a picture": (b"\x89PNG\xff", DataError, r"not a tokeniser: it is not UTF-8 text"),
-    "deep": (b"[" * 100_000, DataError, r"it nests too deeply"),
+    "cut short": (
+        GOOD[: len(GOOD) // 2].encode(),
+        DataError,
+        r"damaged or cut short: not JSON .*line \d+ column .*copy it again",
+    ),
+    "not JSON": (b"<html>", DataError, r"not JSON .*line 1 column 1 .*; copy it again, or train one anew"),
+    "a picture": (b"\x89PNG\xff", FileError, r"damaged: not UTF-8 text"),
+    "deep": (b"[" * 100_000, DataError, r"not JSON .*maximum recursion depth exceeded"),
     "a list": (b"[1, 2]", DataError, r"not a tokeniser: it has no `model`; expected a tokenizer\.json"),
     "a model's config": (b'{"model_type": "bert"}', DataError, r"not a tokeniser: it has no `model`"),
     "another model": (b'{"model": {"type": "Magic"}}', DataError, r"not a tokeniser that can be read: "),
@@ -177,7 +181,7 @@ def test_files_that_are_no_tokeniser(content: bytes | None, error: type, message
 
 
 def test_a_folder_is_no_tokeniser(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="cannot be read: Is a directory; expected a tokenizer"):
+    with pytest.raises(FileError, match="cannot be read: Is a directory"):
         load_tokeniser(tmp_path)
 
 

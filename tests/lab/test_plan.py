@@ -28,7 +28,7 @@ def factor(lines: str) -> str:
 
 # what is wrong, the plan, the error, and the parts of the message: where, what came, what was expected, what to do
 BAD = {
-    "not TOML": (lambda at: "seeds = = 3", SettingError, ["small: not TOML", "line 1"]),
+    "not TOML": (lambda at: "seeds = = 3", SettingError, ["small: cannot be read as TOML", "line 1"]),
     "no baseline": (
         lambda at: WIDE,
         SettingError,
@@ -47,7 +47,7 @@ BAD = {
     "no such recipe": (
         lambda at: '[baseline]\nrecipe = "none.toml"\n' + WIDE,
         FileError,
-        ["small: baseline", "none.toml", "cannot be read"],
+        ["small: baseline", "none.toml", "there is no such file"],
     ),
     "preset is a number": (lambda at: "[baseline]\npreset = 5\n" + WIDE, SettingError, ["preset is 5", "a text"]),
     "baseline is a text": (lambda at: 'baseline = "mlp"\n' + WIDE, SettingError, ["baseline is 'mlp'", "a table"]),
@@ -122,6 +122,16 @@ BAD = {
         lambda at: text_of_plan(at, head="seeds = 2"),
         SettingError,
         ["2 seeds came", "expected 3 or more", "to decide about 2 factors 7"],
+    ),
+    "seeds without an end": (
+        lambda at: text_of_plan(at, head="seeds = 1000000000000"),
+        SettingError,
+        ["more seeds came than 10,000"],
+    ),
+    "brackets without an end": (
+        lambda at: "question = " + "[" * 3000 + "]" * 3000,
+        SettingError,
+        ["small: cannot be read as TOML"],
     ),
     "no seeds": (lambda at: text_of_plan(at, head="seeds = 0"), SettingError, ["0 seeds came", "expected 3 or more"]),
     "seeds in words": (lambda at: text_of_plan(at, head='seeds = "ten"'), SettingError, ["seeds is 'ten'", "how many"]),
@@ -201,7 +211,7 @@ def test_a_bad_plan_is_refused_with_words_that_help(case: str, tmp_path: Path) -
 
 
 def test_a_file_that_is_not_there_and_a_name_that_nobody_has() -> None:
-    with pytest.raises(FileError, match=r"none\.toml: the plan cannot be read: No such file.*--template > plan\.toml"):
+    with pytest.raises(FileError, match=r"none\.toml: there is no such file; .*--template > plan\.toml"):
         load_plan("none.toml")
     with pytest.raises(UnknownNameError, match=r"did you mean 'attention-accuracy'\?.*known: .*--template"):
         load_plan("attention-acuracy")

@@ -298,7 +298,7 @@ def test_a_folder_that_cannot_be_written_is_reported_before_anything_is_run(
 
 
 def test_a_folder_without_a_study_is_said_to_be_one(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"plan\.toml: no study is here: No such file"):
+    with pytest.raises(FileError, match=r"plan\.toml: there is no such file; no study is here"):
         plan_of(tmp_path)
 
 

@@ -3,7 +3,9 @@
 Every error is one line that says what to do; whatever can go on without help goes on, with one line that says why.
 """
 
+import errno
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -144,12 +146,56 @@ def test_a_compiler_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert "set CC to one that works" in message
 
 
+def hanging(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiler that starts a program of its own and waits for it; the file where that one's number will be."""
+    script(folder, monkeypatch, f"sleep 60 & echo $! > {folder}/number; wait")
+    return folder / "number"
+
+
+def is_running(number: Path) -> bool:
+    try:
+        state = Path(f"/proc/{number.read_text().strip()}/stat").read_text()
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
+
+
 def test_a_compiler_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build.TIMEOUT <= 60
     monkeypatch.setattr(build, "TIMEOUT", 0.2)
-    script(tmp_path, monkeypatch, "exec sleep 60")
+    number = hanging(tmp_path, monkeypatch)
     start = time.perf_counter()
-    assert "did not run: " in refused()
+    assert "took more than 0.2 s and was stopped; set CC to one that works" in refused()
     assert time.perf_counter() - start < 20
+    assert not is_running(number), "what the compiler started is stopped with it"
+
+
+def test_ctrl_c_stops_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ctrl_c(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    number = hanging(tmp_path, monkeypatch)
+    before = signal.signal(signal.SIGALRM, ctrl_c)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loaded()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert not is_running(number)
+
+
+def test_a_cc_that_is_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", 'gcc "')
+    assert refused() == "CC is 'gcc \"', which is no command: No closing quotation; set CC to one that works"
+
+
+def test_no_place_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    assert "no temporary file can be written: No space left on device; free some space, or set TMPDIR" in refused()
 
 
 @pytest.mark.parametrize("makes", ["nothing", "nonsense"])
@@ -230,6 +276,66 @@ def test_a_cache_folder_without_permission(tmp_path: Path, logged: Path) -> None
     lines: list[str] = []
     assert build.load(SOURCE, lines.append).answer() == 42
     assert len(lines) == 1
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o702])
+def test_a_folder_that_others_can_write_is_not_trusted(mode: int, logged: Path) -> None:
+    """Nothing is loaded from it, and nothing kept; one line says so."""
+    loaded()
+    forged = kept()
+    forged.unlink()  # the old file stays as it is for those who have it loaded
+    forged.write_bytes(b"")
+    build.cache_folder().chmod(mode)
+    lines: list[str] = []
+    assert build.load(SOURCE, lines.append).answer() == 42
+    (line,) = lines
+    assert f"others can write to {build.cache_folder()}; take it from them (chmod go-w), or set" in line
+    assert forged.read_bytes() == b""
+    assert calls(logged) == 2
+
+
+def test_a_folder_in_one_that_is_open_to_all(tmp_path: Path, logged: Path) -> None:
+    loaded()
+    above = build.cache_folder().parent
+    above.chmod(0o777)
+    lines: list[str] = []
+    build.load(SOURCE, lines.append)
+    assert f"others can write to {above}; " in lines[0]
+    above.chmod(0o1777)  # as /tmp: what is in it stays its owner's
+    assert loaded() == 42
+    assert calls(logged) == 2
+
+
+def test_a_library_of_somebody_else_is_made_again(logged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded()
+    kept().chmod(0o666)
+    assert loaded() == 42
+    assert calls(logged) == 2
+    assert kept().stat().st_mode & 0o777 == 0o600
+    found = kept().stat()
+    assert not build.not_private(found)
+    foreign = os.stat_result([*found[:4], os.geteuid() + 1, *found[5:]])
+    assert build.not_private(foreign)
+
+
+def test_a_new_cache_is_its_user_s_alone(logged: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        loaded()
+    finally:
+        os.umask(before)
+    assert build.cache_folder().stat().st_mode & 0o777 == 0o700
+    assert [loaded(), calls(logged)] == [42, 1]
+
+
+def test_no_home(monkeypatch: pytest.MonkeyPatch, logged: Path) -> None:
+    """A user that the system does not know: containers are run so."""
+    for name in (build.VARIABLE, "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    lines: list[str] = []
+    assert build.load(SOURCE, lines.append).answer() == 42
+    assert "there is no home folder (HOME), or set GLASSFORMER_CACHE" in lines[0]
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

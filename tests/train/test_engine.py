@@ -85,7 +85,8 @@ def test_padding_changes_nothing() -> None:
 
 
 def test_fewer_samples_than_a_batch() -> None:
-    recipe = small_recipe(batch=1000)
+    recipe = small_recipe()
+    recipe = replace(recipe, training=replace(recipe.training, batch=1000))  # as runs of before have it
     engine = engine_for(recipe)
     assert engine.steps == 1
     _, losses = engine.run(engine.start(first_params(recipe)), engine.batches([np.arange(103)], 1), 0, 1)

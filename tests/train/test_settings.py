@@ -211,9 +211,12 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "error", "message"),
     [
-        (None, FileError, "mine.toml: the recipe cannot be read: .*No such file"),
-        (b"\xff\xfe", FileError, "mine.toml: the recipe cannot be read: .*utf-8"),
-        (b"model = ", SettingError, "mine.toml: not TOML: "),
+        (None, FileError, "mine.toml: there is no such file"),
+        (b"\xff\xfe", FileError, "mine.toml: damaged: not UTF-8 text"),
+        (b"model = ", SettingError, "mine.toml: cannot be read as TOML: "),
+        (b"data = " + b"[" * 3000 + b"]" * 3000, SettingError, "mine.toml: cannot be read as TOML: .*recursion"),
+        (b"data = " + b"[" * 90 + b"]" * 90, SettingError, "mine.toml: more than 64 brackets within brackets"),
+        (b"#" * (1 << 20) + b"#", FileError, "mine.toml: is larger than 1 MiB"),
         (b"[training]\nepochs = 0", SettingError, "training: epochs is 0, expected 1 or more"),
         (b"[many-images]\ntraining = { epoch = 3 }", SettingError, r"many-images\.training\.epoch: .* setting 'epoch'"),
         (b"[many-images]\ntraining = { epochs = 0 }", SettingError, "training: epochs is 0, expected 1 or more"),

@@ -386,7 +386,7 @@ READ_ROWS = "rows of numbers are read by tiny_iris: choose one of them, or other
         ("iris", "dates", f"dates: it holds texts, and TinyIris reads rows of numbers; {READ_TEXTS}"),
         ("iris", "mnist", f"mnist: it holds images, and TinyIris reads rows of numbers; {READ_IMAGES}"),
         ("iris", "{}", "cannot be read: Is a directory; expected a CSV file"),
-        ("iris", "no.csv", "no.csv: cannot be read: No such file or directory; expected a CSV file"),
+        ("iris", "no.csv", "no.csv: there is no such file; expected a CSV file"),
         ("gpt-nano", "{}", "it is a folder; expected a text file in UTF-8"),
         ("vit-nano", "{}/other.bin", "a file of this kind cannot be read as a data set"),
         ("vit-nano", "no.txt", "no.txt: there is no such file or folder"),

@@ -3,7 +3,12 @@
 Only `main` catches the project's errors; JAX is imported inside commands, so that `--help` answers at once.
 """
 
+import contextlib
+import errno
+import io
+import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,6 +32,8 @@ from glassformer.cli.template import template
 from glassformer.cli.trace import trace
 from glassformer.cli.train import train
 from glassformer.cli.view import view
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)  # no mistake of the program's
 
 app = typer.Typer(
     name="glassformer",
@@ -75,8 +82,31 @@ def options(
 def main() -> None:
     from glassformer.errors import GlassformerError
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # on a terminal of ASCII ± is ?, and not the end of the command
     try:
-        app(prog_name="glassformer")
+        try:
+            app(prog_name="glassformer")
+        finally:
+            sys.stdout.flush()  # what cannot be written is noticed here, not when Python is gone
     except GlassformerError as error:
-        print(f"glassformer: {error}", file=sys.stderr)
-        sys.exit(1)
+        fail(str(error))
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        if error.errno == errno.EPIPE:  # `| head` has seen enough
+            fail("")
+        fail(f"{error.filename or 'the output'}: cannot be written: {error.strerror}; free some space")
+
+
+def fail(message: str) -> None:
+    with contextlib.suppress(OSError):
+        if message:
+            print(f"glassformer: {message}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what is left in it would be tried once more at the very end
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    sys.exit(1)

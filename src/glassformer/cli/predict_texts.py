@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -55,17 +54,13 @@ def lines_of(name: str, content: str) -> Iterator[Given]:
 
 def text_file(word: str) -> str:
     from glassformer.errors import DataError
+    from glassformer.reading import expanded, read_text
 
-    path = Path(word[1:]).expanduser()
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read: {error.strerror or error}; @ stands before the name of a file of texts; a text "
-            "that begins with @ can come through -"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8: {error}; save it as such") from None
+        return read_text(expanded(word[1:]), error=DataError).replace("\r\n", "\n")
+    except DataError as error:
+        advice = "@ stands before the name of a file of texts; a text that begins with @ can come through -"
+        raise DataError(f"{error}; {advice}") from None
 
 
 def test_sample(run: "Run", word: str, number: int) -> Given:

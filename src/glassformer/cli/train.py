@@ -10,6 +10,7 @@ import typer
 from glassformer.cli.code import Code
 
 DEFAULT = "vit-nano"
+MOST_SEEDS = 10_000
 
 
 def train(
@@ -100,13 +101,16 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """`0-4` or `1,5,7`."""
     try:
         first, dash, last = text.partition("-")
-        seeds = tuple(range(int(first), int(last) + 1)) if dash else tuple(int(seed) for seed in text.split(","))
+        seeds = range(int(first), int(last) + 1) if dash else [int(seed) for seed in text.split(",")]
+        seeds = tuple(seeds[: MOST_SEEDS + 1])
     except ValueError:
         seeds = ()
     if len(seeds) < 2 or len(set(seeds)) < len(seeds):
         raise typer.BadParameter(
             f"{text!r} came, expected two or more different seeds: 0-4 or 1,5,7", param_hint="--seeds"
         )
+    if len(seeds) > MOST_SEEDS:
+        raise typer.BadParameter(f"{text!r} came, expected {MOST_SEEDS:,} seeds or fewer", param_hint="--seeds")
     return seeds
 
 

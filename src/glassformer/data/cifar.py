@@ -13,6 +13,7 @@ import numpy as np
 from glassformer.data.dataset import Dataset, Samples, make_dataset
 from glassformer.data.download import cache_folder, download
 from glassformer.errors import DataError
+from glassformer.reading import read_bytes
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ARCHIVE = "cifar-10-binary.tar.gz"
@@ -36,7 +37,7 @@ def read_unpacked(folder: Path) -> dict[str, Samples] | None:
     for place in (folder, folder / INSIDE):
         paths = [place / file for file in (*TRAIN, *TEST)]
         if all(path.is_file() for path in paths):
-            return {path.name: parse(path.read_bytes(), str(path)) for path in paths}
+            return {path.name: parse(read_bytes(path, LARGEST, DataError), str(path)) for path in paths}
     return None
 
 

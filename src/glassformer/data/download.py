@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from glassformer.errors import DataError, FileError
+from glassformer.reading import expanded
 
 if TYPE_CHECKING:
     from requests import RequestException
@@ -18,8 +19,8 @@ MIRRORS = {  # tried in this order; a file's name is appended
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
     ),
     "fashion-mnist": (
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
     ),
     "cifar-10": ("https://www.cs.toronto.edu/~kriz/",),
     "tiny-shakespeare": (
@@ -29,6 +30,7 @@ MIRRORS = {  # tried in this order; a file's name is appended
 }
 TIMEOUT = 10  # seconds without a sign of life, after which the next mirror is tried
 CHUNK = 1 << 16  # bytes
+MOST = 1 << 30  # bytes of one file: the largest has 170 MB, and a mirror may send without an end
 VARIABLE = "GLASSFORMER_DATA"
 
 Check = Callable[[Path], object]  # raises DataError where a file is not what it should be
@@ -39,7 +41,10 @@ def cache_folder(cache: Path | None = None) -> Path:
     import pooch
 
     chosen = cache or os.environ.get(VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path(pooch.os_cache("glassformer"))
+    folder = expanded(str(chosen or pooch.os_cache("glassformer")))
+    if folder.parts[0].startswith("~"):
+        raise DataError(f"there is no home folder (HOME) to keep data sets in; name a folder in {VARIABLE}")
+    return folder
 
 
 def download(
@@ -84,7 +89,7 @@ def fetch_whole(url: str, target: Path, check: Check) -> Path:
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         with part.open("wb") as file:
-            fetch(url, file)
+            fetch(url, Bounded(file))
             os.fsync(file.fileno())
         try:
             check(part)
@@ -97,7 +102,22 @@ def fetch_whole(url: str, target: Path, check: Check) -> Path:
     return target
 
 
-def fetch(url: str, file: BinaryIO) -> None:
+class Bounded:
+    """A file that takes no more than MOST bytes; what pooch asks of one."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def write(self, chunk: bytes) -> None:
+        if self.file.tell() + len(chunk) > MOST:
+            raise DataError(f"more than {MOST >> 20} MiB came; not the published file")
+        self.file.write(chunk)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def fetch(url: str, file: Bounded) -> None:
     import pooch
     from requests import RequestException
 
@@ -109,7 +129,7 @@ def fetch(url: str, file: BinaryIO) -> None:
         headers={"Accept-Encoding": "identity"},  # the bytes as they are stored: they will be checked
     )
     try:
-        downloader(url, file, None)
+        downloader(url, file, None)  # pyright: ignore[reportArgumentType]
     except RequestException as error:
         if bar:
             bar.close()

@@ -1,7 +1,8 @@
 """IDX files, plain or gzipped: a big-endian header (magic number, sizes), then bytes. The header is never trusted.
 
 magic 2051 = images (count, rows, columns), 2049 = labels (count). Memory grows with what the file really holds, never
-with what its header claims, and a file that is longer or shorter than its header says is refused.
+with what its header claims; a file that is longer or shorter than its header says is refused, and one that claims more
+than there is memory for before it is unpacked.
 """
 
 import gzip
@@ -13,7 +14,9 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
+from glassformer.data.unpacking import must_unpack
 from glassformer.errors import DataError
+from glassformer.reading import open_plain, size_of
 
 IMAGES, LABELS = 2051, 2049
 KINDS = {IMAGES: "images", LABELS: "labels"}
@@ -24,26 +27,26 @@ CHUNK = 1 << 20  # bytes read at a time
 
 def read_idx(path: Path, magic: int | None = None) -> np.ndarray:
     """The array in an IDX file of images (N, rows, columns) or labels (N,), uint8; `magic` says which it has to be."""
-    try:
-        with opened(path) as file:
+    with open_plain(path, DataError) as packed:
+        try:
+            file = unpacked(packed)
             shape = read_header(file, path, magic)
+            must_unpack(path, math.prod(shape) if file is packed else size_of(packed), math.prod(shape))
             content = read_data(file, path, shape)
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path}: the gzip stream is damaged or cut short ({error}); delete it and fetch it again"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(
+                f"{path}: the gzip stream is damaged or cut short ({error}); delete it and fetch it again"
+            ) from None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def opened(path: Path) -> BinaryIO:
+def unpacked(file: BinaryIO) -> BinaryIO:
     """The file, unpacked on the fly where it is gzipped (told by its first bytes, not by its name)."""
-    with path.open("rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path)) if zipped else path.open("rb")
+    zipped = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if zipped else file
 
 
 def read_header(file: BinaryIO, path: Path, magic: int | None) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glassformer.errors import DataError
+from glassformer.reading import open_plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,18 +44,15 @@ def open_image(path: Path) -> "Image":
     """The decoded image; a file that is none, and one that would unpack to gigabytes, are refused by name."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
+    file = open_plain(path, DataError, "an image")
     try:
-        with warnings.catch_warnings():
+        with file, warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=FORMATS) as image:
+            with Image.open(file, formats=FORMATS) as image:
                 image.load()
                 return ImageOps.exif_transpose(image)  # upright, as the camera held it
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{path}: refused, as unpacking it could fill the memory: {error}") from None
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise DataError(f"{path}: expected an image, but it cannot be read: {error.strerror}") from None
     except UnidentifiedImageError:
         raise DataError(f"{path}: not an image; expected one of {', '.join(FORMATS)}") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error and more

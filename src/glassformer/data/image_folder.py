@@ -4,6 +4,7 @@ Without a split, every tenth image of a class is a test image. Classes are numbe
 samples are mixed evenly, so that the last tenth (which validation takes) has every class in its share.
 """
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from glassformer.data.dataset import Dataset, Samples, make_dataset
 from glassformer.data.image_file import read_image
 from glassformer.errors import DataError
+from glassformer.memory import must_fit
 
 Files = dict[str, list[Path]]  # class name -> its images
 
@@ -66,6 +68,8 @@ def read_all(files: Files, first: Path) -> Samples:
         for label, paths in enumerate(files.values())
         for i, path in enumerate(paths)
     )
+    needed = len(order) * math.prod(expected)
+    must_fit(needed, f"{first.parent.parent}: {len(order):,} images", "take fewer, or scale them down", DataError)
     images = np.empty((len(order), *expected), np.uint8)
     for i, (_, _, path) in enumerate(order):
         pixels = read_image(path)

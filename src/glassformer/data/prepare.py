@@ -14,7 +14,8 @@ import numpy as np
 from glassformer.data.idx import IMAGES, read_idx
 from glassformer.data.image_file import read_on_white
 from glassformer.data.sources import load
-from glassformer.errors import DataError
+from glassformer.errors import DataError, FileError
+from glassformer.reading import expanded, open_plain
 
 Invert = Literal["auto", "yes", "no"]
 
@@ -40,9 +41,9 @@ def read_pictures(word: str, shape: tuple[int, int, int], data: str, invert: Inv
     name, number = address(word)
     if name == "test" and number is not None:
         return [from_test_set(word, number, data, invert)]
-    path = Path(name).expanduser()
+    path = expanded(name)
     if not is_idx(path):
-        pixels, transparent = read_on_white(Path(word).expanduser())
+        pixels, transparent = read_on_white(expanded(word))
         paper = ["transparent pixels put on white"] if transparent else []
         image, done = prepare(pixels, shape, invert, ", ".join([word, *paper]))
         return [Picture(word, image, [*paper, *done], label=None)]
@@ -111,8 +112,9 @@ def centred_ink(grey: np.ndarray, size: tuple[int, int], where: str) -> tuple[np
 
     work, factor = shrunk(grey, FINE)
     work = above_ground(work)
+    no_ink = f"{where}: no ink: nothing is brighter than the ground; ink that is darker has to be inverted"
     if shrunk(work, COARSE)[0].max() < FAINT:
-        raise DataError(f"{where}: no ink: nothing is brighter than the ground; ink that is darker has to be inverted")
+        raise DataError(no_ink)
     done = []
     top, bottom, left, right = ink_box(work)
     crop = work[top:bottom, left:right]
@@ -123,6 +125,8 @@ def centred_ink(grey: np.ndarray, size: tuple[int, int], where: str) -> tuple[np
     height, width = (max(1, round(scale * side)) for side in crop.shape)
     ink = np.asarray(Image.fromarray(crop).resize((width, height), Image.Resampling.LANCZOS)).clip(0)
     done.append(f"scaled to {width}x{height}")
+    if ink.max() == 0:  # specks in noise, which average out
+        raise DataError(no_ink)
     if ink.max() < 255 - FAINT:
         done.append("contrast stretched")
     image = np.zeros(size, np.uint8)
@@ -206,9 +210,9 @@ def within(word: str, number: int, count: int) -> int:
 def is_idx(path: Path) -> bool:
     """By its first bytes, or its name; what cannot be opened at all is left for the reader of images to explain."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             begin = file.read(4)
-    except OSError:
+    except (FileError, OSError):
         return False
     return begin[:3] == b"\0\0\x08" or begin[:2] == b"\x1f\x8b" or "ubyte" in path.name
 

@@ -11,6 +11,7 @@ from glassformer.data.idx_folder import PARTS, find_part, load_idx_folder
 from glassformer.data.image_folder import load_image_folder, subfolders
 from glassformer.data.npz import load_npz
 from glassformer.errors import DataError, UnknownNameError
+from glassformer.reading import expanded
 
 BUNDLED = Path(__file__).with_name("mnist_mini.npz")  # made by scripts/make_mnist_mini.py
 ACCEPTED = "a folder of IDX files, a folder of images in class folders, or an .npz file"
@@ -69,7 +70,7 @@ def load(name: str = DEFAULT, *, cache: Path | None = None) -> Dataset:
             "glassformer.train.fit.resume(RUN, data=(train images, train labels, test images, test labels)); "
             f"a folder of that name is ./{ARRAYS}"
         )
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_dir():
         return load_folder(name, path)
     if not path.exists():
@@ -87,7 +88,7 @@ def lasting_name(name: str) -> str:
     """
     if name in KNOWN:
         return name
-    path = Path(name).expanduser()
+    path = expanded(name)
     return str(path.absolute()) if name != ARRAYS and path.exists() else ARRAYS
 
 

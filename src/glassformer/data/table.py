@@ -9,6 +9,8 @@ every class in its share too.
 """
 
 import csv
+import io
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +19,11 @@ import numpy as np
 
 from glassformer.data.dataset import ROWS, Dataset, with_labels
 from glassformer.errors import DataError
+from glassformer.memory import must_fit
+from glassformer.reading import open_plain, size_of
 
 TEST_SHARE = 0.3
+IN_MEMORY = 24  # bytes that a byte of a table takes while it is read: two of them are a cell
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -92,16 +97,18 @@ def read_csv(path: Path) -> tuple[Table, tuple[str, ...]]:
 
 def read_rows(path: Path) -> Iterator[Row]:
     """Rows that are not blank, without the spaces around their cells."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:  # Excel puts a byte order mark at the beginning
-            reader = csv.reader(file)
+    with open_plain(path, DataError, "a CSV file") as file:
+        must_fit(IN_MEMORY * size_of(file), f"{path}: the table", "take fewer rows", DataError)
+        try:
+            # Excel puts a byte order mark at the beginning
+            reader = csv.reader(io.TextIOWrapper(file, encoding="utf-8-sig", newline=""))
             for cells in reader:
                 if any(stripped := [cell.strip() for cell in cells]):
                     yield Row(reader.line_num, stripped)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}; expected a CSV file") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not a CSV file in UTF-8: {error}") from None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}; expected a CSV file") from None
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"{path}: not a CSV file in UTF-8: {error}") from None
 
 
 def take_names(path: Path, rows: list[Row]) -> tuple[list[str], list[Row]]:
@@ -145,8 +152,9 @@ def numbers(path: Path, row: Row, columns: list[str]) -> list[float]:
 def check_classes(path: Path, names: list[str], classes: tuple[str, ...]) -> None:
     if len(classes) < 2:
         raise DataError(f"{path}: all rows are of the class {names[0]!r}; expected two classes or more")
+    counts = Counter(names)
     for name in classes:
-        if names.count(name) < 2:
+        if counts[name] < 2:
             raise DataError(
                 f"{path}: one row only is of the class {name!r}; expected two or more, to train and to test"
             )
@@ -156,8 +164,9 @@ def split_by_class(table: Table, split: int) -> tuple[Table, Table]:
     """(training, test), drawn with the seed `split`: of each class three rows in ten are test rows, at least one."""
     rng = np.random.default_rng(split)
     train, test = [], []
-    for label in np.unique(table.labels):
-        rows = rng.permutation(np.flatnonzero(table.labels == label))
+    ends = np.cumsum(np.bincount(table.labels))
+    for of_class in np.split(np.argsort(table.labels, kind="stable"), ends[:-1]):
+        rows = rng.permutation(of_class)
         count = max(1, round(TEST_SHARE * len(rows)))
         test.append(rows[:count])
         train.append(rows[count:])

@@ -4,8 +4,11 @@ from pathlib import Path
 
 from glassformer.data.texts import Example, Texts
 from glassformer.errors import DataError
+from glassformer.memory import must_fit
+from glassformer.reading import open_plain, size_of
 
 LEAST = 100  # characters, of which ten are left for testing
+IN_MEMORY = 8  # bytes that a byte of text takes: as it is, with Unix's line ends, in two parts; up to four a character
 
 
 def load_text_file(name: str, path: Path) -> Texts:
@@ -18,10 +21,9 @@ def load_text_file(name: str, path: Path) -> Texts:
 
 def read_text(path: Path) -> str:
     """Line ends become those of Unix, and the mark that Windows puts first is taken away."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}; expected a text file") from None
+    with open_plain(path, DataError, "a text file") as file:
+        must_fit(IN_MEMORY * size_of(file), f"{path}: the text", "take a part of it", DataError)
+        content = file.read()
     try:
         text = content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -13,6 +13,7 @@ from glassformer.data.text_extra import INSTALL
 from glassformer.data.text_file import load_text_file
 from glassformer.data.texts import Texts
 from glassformer.errors import DataError, UnknownNameError
+from glassformer.reading import expanded
 
 ACCEPTED = "a text file in UTF-8"
 NOT_TEXT = {".npz": "arrays", ".csv": "a table"}
@@ -84,15 +85,15 @@ def is_text(name: str) -> bool:
 def existing(name: str) -> Path | None:
     """The file or folder of that path; none for words that cannot be a path, or that name nobody's home."""
     try:
-        path = Path(name).expanduser()
+        path = expanded(name)
         return path if name and path.exists() else None
-    except (OSError, RuntimeError):
+    except (OSError, ValueError):  # too long, or with NUL in it
         return None
 
 
 def lasting_text_name(name: str) -> str:
     """The word that a run writes down: it means the same from any folder."""
-    return name if name in KNOWN_TEXTS else str(Path(name).expanduser().absolute())
+    return name if name in KNOWN_TEXTS else str(expanded(name).absolute())
 
 
 def unknown(name: str) -> Exception:

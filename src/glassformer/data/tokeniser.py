@@ -7,8 +7,8 @@ Roles are the symbols with a duty of their own. Those that are trained here have
 the usual spellings are known. Training one: tokeniser_training.py.
 """
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from glassformer.data.text_extra import text_package
 from glassformer.errors import DataError, FileError, UnknownNameError
+from glassformer.reading import parse_json, read_text
 
 OWN = ("<pad>", "<unk>", "<start>", "<end>", "<mask>")  # ids 0 to 4
 SPELLINGS = {  # ours, BERT's, T5's and RoBERTa's, GPT-2's
@@ -26,6 +27,7 @@ SPELLINGS = {  # ours, BERT's, T5's and RoBERTa's, GPT-2's
     "mask": ("<mask>", "[MASK]"),
 }
 UNSEEN = ("pad", "start", "end")  # decode drops them
+MOST_SYMBOLS = 1 << 24  # the largest tokenisers have a quarter of a million
 AGAIN = "copy it again, or train one anew"
 Spans = list[tuple[int, int]]
 
@@ -83,21 +85,23 @@ class Tokeniser:
         """`where` is the file, or whatever else the text came from, for messages."""
         library = text_package("tokenizers", where)
         try:
-            content = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{where}: damaged or cut short: not JSON at {place(error)}; {AGAIN}") from None
-        except RecursionError:
-            raise DataError(f"{where}: damaged: it nests too deeply; {AGAIN}") from None
+            content = parse_json(text, where, DataError)
+        except DataError as error:
+            raise DataError(f"{error}; {AGAIN}") from None
         if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
             raise DataError(f"{where}: not a tokeniser: it has no `model`; expected a tokenizer.json")
-        try:
-            return cls(library.Tokenizer.from_str(text))
-        except Exception as error:  # the library raises nothing narrower
-            raise DataError(f"{where}: not a tokeniser that can be read: {error}; {AGAIN}") from None
+        with library_errors(f"{where}: not a tokeniser that can be read", AGAIN):
+            found = cls(library.Tokenizer.from_str(text))
+        if (largest := max(found.inner.get_vocab().values(), default=0)) >= MOST_SYMBOLS:
+            raise DataError(
+                f"{where}: a symbol has the number {largest:,}, expected less than {MOST_SYMBOLS:,}; {AGAIN}"
+            )
+        return found
 
     def _encoding(self, text: str) -> Any:
         refuse_half_characters(text)
-        return self.inner.encode(text, add_special_tokens=False)
+        with library_errors("the tokeniser cannot encode this text", "bring one that has a symbol for the unknown"):
+            return self.inner.encode(text, add_special_tokens=False)
 
     @cached_property
     def _roles(self) -> dict[str, int | None]:
@@ -111,19 +115,19 @@ class Tokeniser:
 
 def load_tokeniser(path: Path) -> Tokeniser:
     """From a tokenizer.json: of a run folder, or of a model from elsewhere."""
-    try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror or error}; expected a tokenizer.json") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a tokeniser: it is not UTF-8 text; expected a tokenizer.json") from None
+    text = read_text(path, error=FileError)
     if not text.strip():
         raise DataError(f"{path}: it is empty; {AGAIN}")
     return Tokeniser.from_json(text, str(path))
 
 
-def place(error: json.JSONDecodeError) -> str:
-    return f"line {error.lineno}, column {error.colno}"
+@contextmanager
+def library_errors(what: str, advice: str) -> Iterator[None]:
+    """Say what went wrong, and what to do: the library raises nothing narrower than Exception."""
+    try:
+        yield
+    except Exception as error:
+        raise DataError(f"{what}: {error}; {advice}") from None
 
 
 def refuse_half_characters(text: str) -> None:

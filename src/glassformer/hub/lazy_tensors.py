@@ -4,6 +4,7 @@ A header says the name, type and shape of every tensor, and must account for eve
 compared with the settings before anything is allocated. Half precision is widened to float32, which changes no value.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from glassformer.errors import CheckpointError
 from glassformer.hub.safe_files import file_in, read_json
 from glassformer.hub.settings import shown
+from glassformer.memory import must_fit
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -48,9 +50,9 @@ class LazyTensor:
 def lazy_tensors(folder: Path) -> dict[str, LazyTensor]:
     whole, index = file_in(folder, WHOLE), file_in(folder, INDEX)
     if whole is not None:
-        return in_file(whole)
+        return fitting(folder, in_file(whole))
     if index is not None:
-        return in_shards(folder, index)
+        return fitting(folder, in_shards(folder, index))
     there = [name for name in (*PICKLES, *FOREIGN) if file_in(folder, name) is not None]
     if any(name in PICKLES for name in there):
         raise CheckpointError(
@@ -59,6 +61,13 @@ def lazy_tensors(folder: Path) -> dict[str, LazyTensor]:
         )
     other = f"; {', '.join(there)} is not read: load it with transformers and save it again" if there else ""
     raise CheckpointError(f"{folder}: has no weights: neither {WHOLE} nor {INDEX}{other}")
+
+
+def fitting(folder: Path, tensors: dict[str, LazyTensor]) -> dict[str, LazyTensor]:
+    """The same, if there is memory for all: a file with holes in it holds less than it is long."""
+    needed = 4 * sum(math.prod(tensor.shape) for tensor in tensors.values())
+    must_fit(needed, f"{folder}: the model, in float32,", "close other programs", CheckpointError)
+    return tensors
 
 
 def in_file(path: Path) -> dict[str, LazyTensor]:

@@ -1,16 +1,14 @@
 """Files of a folder that came from elsewhere: none leads out of it, none is read that is too large to be meant."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from glassformer import reading
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.hub.settings import shown
-
-MOST_JSON = 64 << 20  # bytes; the names of 21,843 classes take 2 MiB, the largest lists of tensors 20
-MOST_TEXT = 256 << 20  # of a tokeniser; those of a quarter of a million symbols take 20 MiB
+from glassformer.reading import MOST_JSON
 
 
 def file_in(folder: Path, name: str) -> Path | None:
@@ -37,25 +35,13 @@ def homes(folder: Path) -> tuple[Path, ...]:
     return (real, real.parent.parent / "blobs") if real.parent.name == "snapshots" else (real,)
 
 
-def read_text(path: Path, most: int = MOST_TEXT) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(data) > most:
-        raise CheckpointError(f"{path}: is larger than {most >> 20} MiB, which no such file needs to be")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path}: damaged: not UTF-8 text ({error})") from None
+def read_text(path: Path) -> str:
+    return reading.read_text(path, error=CheckpointError)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(read_text(path, MOST_JSON))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged or cut short: not JSON ({error}); copy it again") from None
+    text = reading.read_text(path, MOST_JSON, CheckpointError)
+    content = reading.parse_json(text, path, CheckpointError)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: {shown(content)} came, expected settings by name: {{…}}")
     return content

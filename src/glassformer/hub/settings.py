@@ -7,6 +7,7 @@ from typing import Any
 
 from glassformer.errors import SettingError
 from glassformer.layers import GELU, GELUTanh, ReLU, SiLU
+from glassformer.models.limits import MOST_BLOCKS
 from glassformer.models.text import Activation
 from glassformer.names import nearest
 
@@ -21,7 +22,7 @@ ACTIVATIONS: dict[str, Activation] = {
 # far above every published model, far below what would overflow a size
 MOST_SYMBOLS = 1 << 24  # vocabulary, and places in a sequence
 WIDEST = 1 << 18
-DEEPEST = 1 << 12
+DEEPEST = MOST_BLOCKS
 MOST_CLASSES = 1 << 20
 
 NEEDED = object()

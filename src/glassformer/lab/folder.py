@@ -6,6 +6,7 @@ from glassformer.errors import CheckpointError, FileError
 from glassformer.files import PART, write_whole
 from glassformer.lab.plan import Plan, parse
 from glassformer.lab.record import FILE
+from glassformer.reading import MOST_TOML, read_text
 
 PLAN = "plan.toml"
 
@@ -37,10 +38,9 @@ def plan_of(folder: Path) -> Plan:
 
 def text_of(folder: Path) -> str:
     try:
-        return (folder / PLAN).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise FileError(f"{folder / PLAN}: no study is here: {reason}; name the folder of one with --out") from None
+        return read_text(folder / PLAN, MOST_TOML)
+    except FileError as error:
+        raise FileError(f"{error}; no study is here: name the folder of one with --out") from None
 
 
 def names_in(folder: Path) -> set[str]:

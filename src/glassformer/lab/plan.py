@@ -22,7 +22,6 @@ measure = "test"                               # nothing: "validation"
 set = { "validation.share" = 0.0 }
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -34,6 +33,7 @@ from glassformer.data.text_sources import existing
 from glassformer.errors import FileError, SettingError, UnknownNameError, at_least
 from glassformer.lab.sample_size import seeds_needed, usual_seeds
 from glassformer.names import nearest
+from glassformer.reading import MOST_TOML, parse_toml, read_text
 from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import lasting_name
@@ -42,6 +42,7 @@ from glassformer.train.settings import from_plain, with_change
 Measure = Literal["validation", "test"]
 MAIN = ""  # the group of factors that name none
 PAIRS = 3
+MOST_SEEDS = 10_000
 FEWEST = 3  # seeds: with fewer there is no interval worth the name
 
 
@@ -172,20 +173,14 @@ def load_plan(name: str | Path) -> Plan:
     if path.suffix != ".toml":
         return parse(plan_text(str(name)), str(name))
     try:
-        return parse(path.read_text(), path.stem, path.parent)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise FileError(
-            f"{path}: the plan cannot be read: {reason}; one to start from: "
-            "glassformer investigate --template > plan.toml"
-        ) from None
+        text = read_text(path, MOST_TOML).replace("\r\n", "\n")
+    except FileError as error:
+        raise FileError(f"{error}; a plan to start from: glassformer investigate --template > plan.toml") from None
+    return parse(text, path.stem, path.parent)
 
 
 def parse(text: str, name: str, folder: Path = Path()) -> Plan:
-    try:
-        plain = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingError(f"{name}: not TOML: {error}") from None
+    plain = parse_toml(text, name, SettingError)
     known = {"question", "target", "seeds", "pairs", "needs_native", "baseline", "factors", "groups"}
     must_be_known(name, plain, known)
     must_be(name, plain, question=str, target=float, pairs=int, needs_native=bool)
@@ -269,6 +264,8 @@ def parse_group(plan: str, name: str, plain: Any) -> Group:
 def parse_seeds(name: str, given: Any) -> tuple[int, ...]:
     if isinstance(given, bool) or not isinstance(given, int | list):
         raise SettingError(f"{name}: seeds is {given!r}, expected how many, or a list of them")
+    if (given if isinstance(given, int) else len(given)) > MOST_SEEDS:
+        raise SettingError(f"{name}: more seeds came than {MOST_SEEDS:,}, and a few tens decide nearly everything")
     if isinstance(given, int):
         return tuple(range(1, given + 1))
     if not all(type(seed) is int and 0 <= seed < 1 << 63 for seed in given):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.errors import ContractError
 from glassformer.models.input import Input
+from glassformer.models.limits import check_sizes
 from glassformer.shapes import Key
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ class Network(ABC):
     tasks: ClassVar[tuple[str, ...]] = ("classify",)  # that it can do, by name; the first is the usual one
     output_axis: ClassVar[str] = "classes"  # what its last axis is: classes, symbols, places (tokens), numbers
     task_parts: ClassVar[tuple[str, ...]] = ("head",)  # that belong to the task: another one begins them afresh
+
+    def __post_init__(self) -> None:
+        """Settings come from anywhere. A model that checks more of its own calls this one, too."""
+        check_sizes(self)
 
     @property
     @abstractmethod

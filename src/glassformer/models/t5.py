@@ -95,6 +95,7 @@ class T5(Network, Incremental):
     eps: float = 1e-6  # of the norms
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         at_least("T5", 1, depth=self.depth, decoder_depth=self.decoder_blocks)
 
     @property

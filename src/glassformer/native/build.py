@@ -2,7 +2,7 @@
 
 What is kept is named by everything that decides it (source, kernels, compiler, flags, processor) and ends in a checksum
 of itself, so a file cut short is noticed before it is loaded. Files appear whole or not at all: two processes that
-build at once do not disturb each other.
+build at once do not disturb each other. A library is code: none is loaded that somebody else could have written.
 """
 
 import ctypes
@@ -12,16 +12,20 @@ import os
 import platform
 import shlex
 import shutil
+import signal
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
 from glassformer.errors import EngineError, FileError
 from glassformer.files import write_whole
+from glassformer.reading import expanded, read_bytes
 
 VARIABLE = "GLASSFORMER_CACHE"
 # NaN and infinity keep their meaning, denormals stay: none of -ffast-math. A square root need not set errno, and
@@ -30,7 +34,7 @@ FLAGS = ("-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O3", "-fno-math-errno", "-fn
 SHARED = ("-fPIC", "-shared")
 LIBRARIES = ("-lm", "-lpthread")
 CHECKSUM = 32  # bytes
-TIMEOUT = 300.0  # seconds
+TIMEOUT = 60.0  # seconds; the largest of our models takes 6
 OTHER_COMPILER = "set CC to one that works"
 
 Notice = Callable[[str], None]
@@ -41,19 +45,52 @@ def load(source: str, notice: Notice, folders: tuple[Path, ...] = ()) -> ctypes.
 
     `folders` have headers besides our own.
     """
-    path = cache_folder() / f"{fingerprint(source, folders)}.so"
-    if not is_whole(path):
-        made = compiled(source, folders)
-        try:
-            write_whole(path, made + hashlib.sha256(made).digest())
-        except FileError:
-            notice(f"the compiled model cannot be kept in {path.parent}, so it is compiled each time; set {VARIABLE}")
-            return load_once(made)
+    name, made = f"{fingerprint(source, folders)}.so", b""
+    try:
+        path = private_folder() / name
+        if not is_whole(path):
+            made = compiled(source, folders)
+            keep(path, made)
+    except FileError as error:
+        notice(f"the compiled model is not kept, so it is compiled each time: {error}, or set {VARIABLE}")
+        return load_once(made or compiled(source, folders))
     try:
         return opened(path)
     except EngineError:
         path.unlink(missing_ok=True)  # not to be found again
         raise
+
+
+def keep(path: Path, library: bytes) -> None:
+    try:
+        write_whole(path, library + hashlib.sha256(library).digest())
+        path.chmod(0o600)  # whatever the umask leaves to others
+    except (FileError, OSError):
+        raise FileError(f"{path.parent} cannot be written; free some space") from None
+
+
+def private_folder() -> Path:
+    """Where compiled libraries are kept: whatever lies there is run, so its user alone may write there, or root."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        real = folder.resolve()
+        above = [parent for parent in real.parents if is_open_to_all(parent.stat())]
+        if not_private(real.stat()) or above:
+            raise FileError(f"others can write to {above[0] if above else folder}; take it from them (chmod go-w)")
+    except OSError as error:
+        raise FileError(f"{folder} cannot be used ({error.strerror}); make it a folder of your own") from None
+    return folder
+
+
+def not_private(found: os.stat_result) -> bool:
+    """Whether somebody else could have written it."""
+    return os.name == "posix" and (found.st_uid not in (0, os.geteuid()) or bool(found.st_mode & 0o022))
+
+
+def is_open_to_all(found: os.stat_result) -> bool:
+    """Whether everybody may put another folder in the place of one that is in it; not so in /tmp, which is sticky."""
+    return bool(found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX)
 
 
 def opened(path: Path) -> ctypes.CDLL:
@@ -66,33 +103,76 @@ def opened(path: Path) -> ctypes.CDLL:
 
 def load_once(library: bytes) -> ctypes.CDLL:
     """Without a cache: from a file that is gone when it is loaded."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.so"
+    with scratch() as folder:
+        path = folder / "model.so"
         path.write_bytes(library)
         return opened(path)
 
 
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for the moment, which nobody else can write to."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+    except OSError as error:
+        reason = error.strerror or error
+        raise EngineError(f"no temporary file can be written: {reason}; free some space, or set TMPDIR") from None
+
+
 def compiled(source: str, folders: tuple[Path, ...] = ()) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        program, library = Path(folder) / "model.c", Path(folder) / "model.so"
+    with scratch() as folder:
+        program, library = folder / "model.c", folder / "model.so"
         program.write_text(source)
         include = [f"-I{folder}" for folder in (kernels(), *folders)]
         command = [*compiler(), *FLAGS, processor_flag(), *SHARED, *include, str(program), "-o", str(library)]
-        try:
-            done = subprocess.run([*command, *LIBRARIES], capture_output=True, text=True, timeout=TIMEOUT, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise EngineError(f"the C compiler {command[0]} did not run: {error}; {OTHER_COMPILER}") from None
-        if done.returncode or not library.is_file():
-            lines = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()
+        status, said = run_compiler([*command, *LIBRARIES])
+        if status or not library.is_file():
+            lines = (said.strip() or f"exit status {status}").splitlines()
             said = next((line for line in lines if "error" in line), lines[0])
             raise EngineError(f"the C compiler {shlex.join(compiler())} failed: {said}; {OTHER_COMPILER}")
         return library.read_bytes()
 
 
+def run_compiler(command: list[str]) -> tuple[int, str]:
+    """Its exit status, and what it said. A compiler starts programs of its own: they are stopped together."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            process_group=0 if os.name == "posix" else None,
+        )
+    except OSError as error:
+        raise EngineError(f"the C compiler {command[0]} did not run: {error}; {OTHER_COMPILER}") from None
+    try:
+        out, err = process.communicate(timeout=TIMEOUT)
+    except BaseException as error:  # it hangs, or Ctrl-C
+        stop(process)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        raise EngineError(
+            f"the C compiler {command[0]} took more than {TIMEOUT:g} s and was stopped; {OTHER_COMPILER}"
+        ) from None
+    return process.returncode, err.strip() or out
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()
+    process.communicate()
+
+
 @cache
 def compiler() -> tuple[str, ...]:
     """$CC, or the first of cc, gcc, clang that is installed, or the one in the extra `compiler`."""
-    if chosen := shlex.split(os.environ.get("CC", "")):
+    try:
+        chosen = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:
+        raise EngineError(f"CC is {os.environ['CC']!r}, which is no command: {error}; {OTHER_COMPILER}") from None
+    if chosen:
         return tuple(chosen)
     for name in ("cc", "gcc", "clang"):
         if found := shutil.which(name):
@@ -113,9 +193,14 @@ def kernels() -> Path:
 
 def cache_folder() -> Path:
     if chosen := os.environ.get(VARIABLE):
-        return Path(chosen).expanduser() / "native"
-    home = Path.home() / "Library/Caches" if sys.platform == "darwin" else Path.home() / ".cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home) / "glassformer" / "native"
+        return expanded(chosen) / "native"
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen) / "glassformer" / "native"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        raise FileError("there is no home folder (HOME)") from None
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "glassformer" / "native"
 
 
 def fingerprint(source: str, folders: tuple[Path, ...] = ()) -> str:
@@ -148,8 +233,9 @@ def processor() -> str:
 
 
 def is_whole(path: Path) -> bool:
+    """Whether the library is there, nobody else can have written it, and nothing of it is missing."""
     try:
-        content = path.read_bytes()
-    except OSError:
+        content = b"" if not_private(path.stat()) else read_bytes(path)
+    except (OSError, FileError):
         return False
     return hashlib.sha256(content[:-CHECKSUM]).digest() == content[-CHECKSUM:]

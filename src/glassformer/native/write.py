@@ -8,6 +8,8 @@ from glassformer.layers import Layer
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import Buffer, Call, Constant, Input, Operand, Param, Plan, Size, ends, place, word
 
+LARGEST = 3.4028235e38  # finite number of 32 bits
+IN_NAMES = str.maketrans({".": "p", "-": "m", "+": "", "(": "", ")": ""})
 LANES = 16  # the widest there are; places fit for any fewer
 COLUMNS = 64  # of a large weight, whose gradient a thread computes at once
 
@@ -120,7 +122,7 @@ def instance(call: Call) -> str:
 def instance_name(call: Call) -> str:
     absent = "".join(f"_no{i}" for i, used in enumerate(call.operands) if used is None)
     sizes = "_".join(number(size).removesuffix("f") for size in call.sizes)
-    return f"{call.kernel}_{sizes}{absent}".replace(".", "p").replace("-", "m").replace("(", "").replace(")", "")
+    return f"{call.kernel}_{sizes}{absent}".translate(IN_NAMES)
 
 
 def forward(plan: Plan) -> str:
@@ -240,6 +242,10 @@ def number(size: Size) -> str:
     """Nine digits read back exactly."""
     if not isinstance(size, float):
         return str(size)
+    if size != size:
+        return "NAN"
+    if abs(size) > LARGEST:
+        return "INFINITY" if size > 0 else "-INFINITY"
     digits = f"{size:.9g}"
     return f"{digits}f" if "." in digits or "e" in digits else f"{digits}.0f"
 

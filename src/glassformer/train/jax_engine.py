@@ -15,6 +15,7 @@ import optax
 from jax import lax
 
 from glassformer.train.gradient import loss_and_gradient
+from glassformer.train.limits import batch_must_fit
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, score_in_parts, tally
 from glassformer.train.tasks.task import label_weights
@@ -50,6 +51,7 @@ class JaxEngine:
         self.steps = -(-self.count // recipe.training.batch)
         optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         optimiser = optimiser if last is None else optax.chain(optimiser, last)
+        batch_must_fit(recipe, self.samples, lambda params: State(params, optimiser.init(params)), len(seeds))
         self.init_optimiser = self.over_seeds(optimiser.init)
         step = partial(take_step, recipe, optimiser)
         shared = Batches(samples=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]

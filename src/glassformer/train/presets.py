@@ -1,12 +1,12 @@
 """Recipes by name: the presets that come with the package, and recipe files of a user's own."""
 
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import FileError, SettingError, UnknownNameError
+from glassformer.errors import SettingError, UnknownNameError
 from glassformer.names import nearest
+from glassformer.reading import MOST_TOML, parse_toml, read_text
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain
 from glassformer.train.weights import refuse_newer
@@ -37,17 +37,11 @@ def preset(name: str, images: int = 0) -> Recipe:
 
 
 def recipe_file(path: Path, images: int = 0) -> Recipe:
-    try:
-        return from_text(path.read_text(), str(path), images)
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: the recipe cannot be read: {error}") from None
+    return from_text(read_text(path, MOST_TOML), str(path), images)
 
 
 def from_text(text: str, where: str, images: int) -> Recipe:
-    try:
-        plain = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingError(f"{where}: not TOML: {error}") from None
+    plain = parse_toml(text, where, SettingError)
     refuse_newer(plain.pop("format", 0), where)  # the recipe.toml of a run has it
     many = plain.pop("many-images", {})
     if not isinstance(many, dict):

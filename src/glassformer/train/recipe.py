@@ -25,6 +25,8 @@ class Training:
 
     def __post_init__(self) -> None:
         at_least("training", 1, epochs=self.epochs, batch=self.batch)
+        if self.batch >= 1 << 31:
+            raise SettingError(f"training: batch is {self.batch:,}, expected less than 2^31")
         at_least("training", 0, seed=self.seed, subset=self.subset, samples=self.samples, shift=self.shift)
         if self.seed >= 1 << 63:
             raise SettingError(f"training: seed is {self.seed}, expected less than 2^63")

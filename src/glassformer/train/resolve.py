@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,10 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError
 from glassformer.models import Network
-from glassformer.train.recipe import Recipe
+from glassformer.reading import expanded
+from glassformer.train.limits import weights_must_fit
+from glassformer.train.loop import split
+from glassformer.train.recipe import Recipe, Training
 from glassformer.train.settings import must_survive
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
@@ -56,7 +58,7 @@ def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> D
         )
     if is_iris(name):
         return load_iris(name)
-    return load_csv(Path(name).expanduser(), name=name, numbers=recipe.output_axis == "numbers")
+    return load_csv(expanded(name), name=name, numbers=recipe.output_axis == "numbers")
 
 
 def from_arrays(recipe: Recipe, arrays: Sequence[Any]) -> Dataset:
@@ -111,8 +113,17 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
             data = data._replace(vocabulary=recipe_from(recipe.start).model.input.vocabulary)  # pyright: ignore
     recipe = dataclasses.replace(recipe, model=recipe.model.for_data(data, recipe.task.name))
     recipe.loss  # noqa: B018  it may refuse
+    weights_must_fit(recipe.model)
+    recipe = dataclasses.replace(recipe, training=with_batch_of(recipe, data))
     must_survive(recipe)
     return recipe
+
+
+def with_batch_of(recipe: Recipe, data: Dataset) -> Training:
+    """A batch of no more samples than an epoch has: memory is taken for all of it."""
+    training, (train, _) = recipe.training, split(recipe, data)
+    most = training.of_an_epoch(recipe.task.count(train))
+    return dataclasses.replace(training, batch=max(1, min(training.batch, most)))
 
 
 def held(name: str) -> str:
