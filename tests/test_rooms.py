@@ -17,6 +17,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "files",
     "memory",
     "reading",
+    "compiled_cache",
     "tables",
     "probabilities",
     "formula_functions",

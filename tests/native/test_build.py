@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import EngineError
+from glassformer.compiled_cache import cache_folder
 from glassformer.native import build
 
 from .compiled import c_compiler
@@ -69,7 +70,7 @@ def loaded() -> int:
 
 
 def kept() -> Path:
-    (path,) = build.cache_folder().iterdir()
+    (path,) = cache_folder("native").iterdir()
     return path
 
 
@@ -77,7 +78,7 @@ def refused(source: str = SOURCE) -> str:
     """The message of the error, which is one line and leaves nothing behind."""
     with pytest.raises(EngineError) as caught:
         build.load(source, pytest.fail)
-    assert not list(build.cache_folder().glob("*"))
+    assert not list(cache_folder("native").glob("*"))
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -285,18 +286,18 @@ def test_a_folder_that_others_can_write_is_not_trusted(mode: int, logged: Path) 
     forged = kept()
     forged.unlink()  # the old file stays as it is for those who have it loaded
     forged.write_bytes(b"")
-    build.cache_folder().chmod(mode)
+    cache_folder("native").chmod(mode)
     lines: list[str] = []
     assert build.load(SOURCE, lines.append).answer() == 42
     (line,) = lines
-    assert f"others can write to {build.cache_folder()}; take it from them (chmod go-w), or set" in line
+    assert f"others can write to {cache_folder('native')}; take it from them (chmod go-w), or set" in line
     assert forged.read_bytes() == b""
     assert calls(logged) == 2
 
 
 def test_a_folder_in_one_that_is_open_to_all(tmp_path: Path, logged: Path) -> None:
     loaded()
-    above = build.cache_folder().parent
+    above = cache_folder("native").parent
     above.chmod(0o777)
     lines: list[str] = []
     build.load(SOURCE, lines.append)
@@ -324,7 +325,7 @@ def test_a_new_cache_is_its_user_s_alone(logged: Path) -> None:
         loaded()
     finally:
         os.umask(before)
-    assert build.cache_folder().stat().st_mode & 0o777 == 0o700
+    assert cache_folder("native").stat().st_mode & 0o777 == 0o700
     assert [loaded(), calls(logged)] == [42, 1]
 
 
@@ -339,10 +340,10 @@ def test_no_home(monkeypatch: pytest.MonkeyPatch, logged: Path) -> None:
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert build.cache_folder() == tmp_path / "cache" / "native"
+    assert cache_folder("native") == tmp_path / "cache" / "native"
     monkeypatch.delenv(build.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert build.cache_folder() == tmp_path / "xdg" / "glassformer" / "native"
+    assert cache_folder("native") == tmp_path / "xdg" / "glassformer" / "native"
 
 
 # Several processes

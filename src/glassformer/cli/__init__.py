@@ -32,6 +32,7 @@ from glassformer.cli.template import template
 from glassformer.cli.trace import trace
 from glassformer.cli.train import train
 from glassformer.cli.view import view
+from glassformer.compiled_cache import keep_programs
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)  # no mistake of the program's
 
@@ -76,7 +77,7 @@ def options(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="show the version and stop")
     ] = False,
 ) -> None:
-    pass
+    keep_programs()
 
 
 def main() -> None:

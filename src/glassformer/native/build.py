@@ -13,7 +13,6 @@ import platform
 import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -23,11 +22,11 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from glassformer.compiled_cache import VARIABLE, not_private, private_folder, processor
 from glassformer.errors import EngineError, FileError
 from glassformer.files import write_whole
-from glassformer.reading import expanded, read_bytes
+from glassformer.reading import read_bytes
 
-VARIABLE = "GLASSFORMER_CACHE"
 # NaN and infinity keep their meaning, denormals stay: none of -ffast-math. A square root need not set errno, and
 # x * y + z may be one instruction.
 FLAGS = ("-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
@@ -47,7 +46,7 @@ def load(source: str, notice: Notice, folders: tuple[Path, ...] = ()) -> ctypes.
     """
     name, made = f"{fingerprint(source, folders)}.so", b""
     try:
-        path = private_folder() / name
+        path = private_folder("native") / name
         if not is_whole(path):
             made = compiled(source, folders)
             keep(path, made)
@@ -67,30 +66,6 @@ def keep(path: Path, library: bytes) -> None:
         path.chmod(0o600)  # whatever the umask leaves to others
     except (FileError, OSError):
         raise FileError(f"{path.parent} cannot be written; free some space") from None
-
-
-def private_folder() -> Path:
-    """Where compiled libraries are kept: whatever lies there is run, so its user alone may write there, or root."""
-    folder = cache_folder()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        real = folder.resolve()
-        above = [parent for parent in real.parents if is_open_to_all(parent.stat())]
-        if not_private(real.stat()) or above:
-            raise FileError(f"others can write to {above[0] if above else folder}; take it from them (chmod go-w)")
-    except OSError as error:
-        raise FileError(f"{folder} cannot be used ({error.strerror}); make it a folder of your own") from None
-    return folder
-
-
-def not_private(found: os.stat_result) -> bool:
-    """Whether somebody else could have written it."""
-    return os.name == "posix" and (found.st_uid not in (0, os.geteuid()) or bool(found.st_mode & 0o022))
-
-
-def is_open_to_all(found: os.stat_result) -> bool:
-    """Whether everybody may put another folder in the place of one that is in it; not so in /tmp, which is sticky."""
-    return bool(found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX)
 
 
 def opened(path: Path) -> ctypes.CDLL:
@@ -191,18 +166,6 @@ def kernels() -> Path:
     return Path(str(resources.files("glassformer.native") / "c"))
 
 
-def cache_folder() -> Path:
-    if chosen := os.environ.get(VARIABLE):
-        return expanded(chosen) / "native"
-    if chosen := os.environ.get("XDG_CACHE_HOME"):
-        return Path(chosen) / "glassformer" / "native"
-    try:
-        home = Path.home()
-    except RuntimeError:
-        raise FileError("there is no home folder (HOME)") from None
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "glassformer" / "native"
-
-
 def fingerprint(source: str, folders: tuple[Path, ...] = ()) -> str:
     """Of everything that decides what is built."""
     digest = hashlib.sha256(source.encode())
@@ -221,15 +184,6 @@ def version_of(program: str) -> str:
         raise EngineError(f"the C compiler {program} is not there; unset CC, or set it to one that is")
     real = Path(path).resolve()
     return f"{real} {real.stat().st_size} {real.stat().st_mtime_ns}"
-
-
-def processor() -> str:
-    """What the processor can do, as far as the system says."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
-    except OSError:
-        return platform.processor() + platform.machine()
-    return "\n".join(line for line in lines if line.startswith(("flags", "model name", "Features", "CPU part")))
 
 
 def is_whole(path: Path) -> bool:

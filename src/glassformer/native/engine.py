@@ -149,7 +149,11 @@ class NativeEngine:
     def answering(self, params: Any) -> Callable[[np.ndarray], np.ndarray]:
         """The shortest way from one sample to its logits: weights, buffers and their addresses are ready."""
         program = self.program
-        weights, logits, space = flattened(params), np.empty(program.classes, np.float32), aligned(program.library.gf_space())
+        weights, logits, space = (
+            flattened(params),
+            np.empty(program.classes, np.float32),
+            aligned(program.library.gf_space()),
+        )
         predict, kept = program.library.gf_predict, (logits, weights, space)
         to_logits, to_weights, to_space = map(address, kept)
         count, dtype = program.size, program.dtype

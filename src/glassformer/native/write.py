@@ -203,7 +203,10 @@ def columns(plan: Plan) -> str:
     head = "static void take_columns(float *g, const float *arenas, int groups, int part)"
     if not lines:
         return f"{head}\n{{\n    (void)g, (void)arenas, (void)groups, (void)part;\n}}"
-    loop = ["    for (int group = 0; group < groups; group++) {", "        const float *a = arenas + (size_t)group * ARENA;"]
+    loop = [
+        "    for (int group = 0; group < groups; group++) {",
+        "        const float *a = arenas + (size_t)group * ARENA;",
+    ]
     instances = dict.fromkeys(map(column_instance, columns_of(plan)))
     return "\n".join([*instances, "", head, "{", *loop, *lines, "    }", "}"])
 
