@@ -18,7 +18,7 @@ PROGRAMS = 1 << 30  # bytes of JAX's programs, at most
 
 
 def keep_programs() -> None:
-    """What JAX compiles is kept for the next process, unless the user has chosen where. To be called before its import."""
+    """What JAX compiles is kept for the next process, unless the user has chosen where. Before its import."""
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     try:  # programs of one processor do not run on every other

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.errors import EngineError
 from glassformer.compiled_cache import cache_folder
+from glassformer.errors import EngineError
 from glassformer.native import build
 
 from .compiled import c_compiler

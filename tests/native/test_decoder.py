@@ -388,3 +388,13 @@ def test_a_sanitizer_sees_an_array_that_is_too_short(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_sanitizer_sees_a_phase_that_begins_too_early(tmp_path: Path) -> None:
     must_race(begun_early() + MAIN, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("path", PATHS)
+def test_compilers_have_nothing_to_say(compiler: str, path: str, tmp_path: Path) -> None:
+    found = shutil.which(compiler) or pytest.skip(f"no {compiler}")
+    made, said = compiled(found, (*STRICT, *PATHS[path]), decoder.SOURCE, tmp_path)
+    assert made.exists(), said
+    assert said == ""

@@ -26,8 +26,8 @@ from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.hub import gpt2
 from glassformer.models import GPT, gpt
 from glassformer.models.text import Text
-from glassformer.native.decoder import NativeDecoder
 from glassformer.native.cores import cores
+from glassformer.native.decoder import NativeDecoder
 
 if TYPE_CHECKING:
     from torch import Tensor
