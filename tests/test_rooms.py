@@ -15,6 +15,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "errors",
     "names",
     "files",
+    "reading",
     "tables",
     "probabilities",
     "formula_functions",

@@ -38,7 +38,7 @@ def plan_of(folder: Path) -> Plan:
 
 def text_of(folder: Path) -> str:
     try:
-        return (folder / PLAN).read_text()
+        return (folder / PLAN).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise FileError(f"{folder / PLAN}: no study is here: {reason}; name the folder of one with --out") from None

@@ -10,6 +10,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -161,14 +162,22 @@ def parse(text: str) -> Any:
 def checked(expected: Any, value: Any, name: str) -> Any:
     """The value, of the expected type: a whole number will do for a float, but "5" and true are no numbers."""
     try:
-        from pydantic import TypeAdapter, ValidationError
+        from pydantic import ValidationError
     except ImportError:  # a bare JAX machine: settings are taken as they come
         return bare(value)
     try:
-        return TypeAdapter(expected).validate_python(bare(value), strict=True)
+        return validator(expected).validate_python(bare(value), strict=True)
     except ValidationError as error:
         message = error.errors()[0]["msg"]
         raise SettingError(f"{name}: {value!r} came; {message[0].lower()}{message[1:]}") from None
+
+
+@lru_cache(maxsize=512)
+def validator(expected: Any) -> Any:
+    """Made once for each type: to make one takes as long as a hundred checks."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(expected)
 
 
 def bare(value: Any) -> Any:
