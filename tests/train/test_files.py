@@ -242,7 +242,9 @@ def test_damaged_weights(name: str, spoil: str, run: Path) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_weights_that_are_not_finite_are_refused_by_name(value: float, run: Path) -> None:
-    bad = {name: np.full_like(load_arrays(run / "model.safetensors")[0][name], value) for name in ("head.b", "head.w")}
+    bad: dict[str, np.ndarray | None] = {
+        name: np.full_like(load_arrays(run / "model.safetensors")[0][name], value) for name in ("head.b", "head.w")
+    }
     rewrite(run / "model.safetensors", bad)
     message = (
         r"model\.safetensors: 2 of \d+ tensors hold values that are not finite \(NaN or infinite\): head\.b, head\.w"
@@ -273,7 +275,7 @@ def test_weights_come_with_the_first_epoch(run: Path) -> None:
 @pytest.mark.parametrize("classes", [3, "abc", {"0": 1}])
 def test_classes_that_are_no_list(classes: Any, run: Path) -> None:
     rewrite(run / "model.safetensors", {}, {"classes": classes})
-    with pytest.raises(CheckpointError, match="classes is .*, expected a list of names"):
+    with pytest.raises(CheckpointError, match=r"classes is .*, expected a list of names"):
         load(run)
 
 

@@ -102,9 +102,10 @@ def killed_at(write: int, written: list[str]) -> Iterator[None]:
             raise KilledError
         return put(self, target)
 
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(KilledError):
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Path, "replace", put_or_die)
-        yield
+        with pytest.raises(KilledError):
+            yield
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def test_every_text_and_every_number_comes_back(data: str, positive: list[float]
     recipe = Recipe(model=model, data=data, start=data, optimiser=optimiser)
     if data.encode("utf-8", "ignore").decode() != data:
         with pytest.raises(
-            SettingError, match="data is .*, which is not Unicode text; give the file or folder another"
+            SettingError, match=r"data is .*, which is not Unicode text; give the file or folder another"
         ):
             must_survive(recipe)
         return

@@ -65,5 +65,7 @@ def of_factor(factor: Factor) -> dict[str, Any]:
 
 def in_one_line(settings: Mapping[str, Any]) -> Any:
     table = tomlkit.inline_table()
-    table.update({name: in_one_line(value) if isinstance(value, Mapping) else value for name, value in settings.items()})
+    table.update(
+        {name: in_one_line(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
+    )
     return table

@@ -1,7 +1,7 @@
 """Training, for `glassformer.fit` and the command line alike: a recipe and data in, a run folder out."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -184,7 +184,9 @@ def new_folder(name: str) -> Iterator[Path]:
     with ExitStack() as stack:
         for number in count(1):
             path = Path("runs") / f"{name}-{number}"
-            with suppress(FileExistsError):
+            try:
                 stack.enter_context(made(path, new=True))
-                break
-        yield path
+            except FileExistsError:
+                continue
+            yield path
+            return

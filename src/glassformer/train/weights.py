@@ -44,8 +44,8 @@ def must_be_finite(arrays: Mapping[str, Any], where: str | Path) -> None:
     bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]
     if bad:
         raise CheckpointError(
-            f"{where}: {not_finite(bad, len(arrays))}. The training diverged, or the file is damaged: bring back a good "
-            "copy, or train anew with a lower learning rate (--lr)"
+            f"{where}: {not_finite(bad, len(arrays))}. The training diverged, or the file is damaged: bring back a "
+            "good copy, or train anew with a lower learning rate (--lr)"
         )
 
 
