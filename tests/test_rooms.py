@@ -76,7 +76,7 @@ def test_imports_point_down() -> None:
 def test_lower_rooms_import_with_jax_alone(room: str) -> None:
     code = f"""
 import sys
-for name in ("typer", "rich", "pydantic", "pooch", "matplotlib", "tokenizers", "babel"):
+for name in ("typer", "rich", "pydantic", "pooch", "matplotlib", "tokenizers", "babel", "tomlkit", "filelock"):
     sys.modules[name] = None  # importing it now fails
 import glassformer.{room}
 """

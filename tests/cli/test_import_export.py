@@ -20,6 +20,7 @@ from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import CheckpointError, FileError, GlassformerError, SettingError
 from glassformer.hub import bert, parity
 from glassformer.hub.folder import read_folder
+from glassformer.hub.run import write_run
 from glassformer.models import MLP
 from glassformer.predict.run import load
 from glassformer.train.recipe import Recipe
@@ -118,14 +119,49 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
         raise refused("export", tmp_path / "run", folder)
 
 
+def test_an_import_that_was_killed_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def killed(self: RunFolder, recipe: Recipe) -> None:
+        raise KilledError
+
+    folder = build(tmp_path / "theirs")
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, "save_recipe", killed)
+        with pytest.raises(KilledError):
+            write_run(tmp_path / "run", read_folder(folder))
+    assert (tmp_path / "run/model.safetensors").exists()
+    answered("import", folder, "--out", tmp_path / "run", "--no-parity")
+    jax.tree.map(np.testing.assert_array_equal, load(tmp_path / "run").params, read_folder(folder).params)
+    assert not list(tmp_path.rglob(".lock"))
+
+
+def test_weights_that_are_not_finite_are_not_imported(tmp_path: Path) -> None:
+    folder = build(tmp_path / "theirs")
+    tensors = load_file(folder / "model.safetensors")
+    first, *_, last = sorted(tensors)
+    save_file(
+        {name: value * (np.nan if name in (first, last) else 1) for name, value in tensors.items()},
+        folder / "model.safetensors",
+    )
+    with pytest.raises(
+        CheckpointError, match=rf"2 of {len(tensors)} tensors hold values that are not finite .*: "
+    ) as error:
+        raise refused("import", folder, "--out", tmp_path / "run", "--no-parity")
+    assert first in str(error.value)
+    assert last in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
 def test_mistakes_are_explained(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="there is no such folder"):
         raise refused("import", tmp_path / "gone")
     with pytest.raises(CheckpointError, match="not a run folder"):
         raise refused("export", tmp_path / "gone", tmp_path / "out")
     mlp = MLP()
-    RunFolder(tmp_path / "mlp").save_model(Recipe(model=mlp), mlp.init(jax.random.key(0)), (), 1)
     RunFolder(tmp_path / "mlp").create(Recipe(model=mlp))
+    RunFolder(tmp_path / "mlp").save_model(Recipe(model=mlp), mlp.init(jax.random.key(0)), (), 1)
     with pytest.raises(SettingError, match="MLP has no counterpart among Hugging Face models"):
         raise refused("export", tmp_path / "mlp", tmp_path / "out")
     assert invoke("export", tmp_path / "mlp", tmp_path / "out", "--to", "onnxx").exit_code == 2

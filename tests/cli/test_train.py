@@ -126,10 +126,12 @@ def test_several_seeds(glassformer: Command, folder: Path) -> None:
         result
     )
     assert ", seeds 0, 1, 2 -> many" in answer.stderr
-    assert names(folder / "many") == ["seed-0", "seed-1", "seed-2"]
+    assert names(folder / "many") == ["seed-0", "seed-1", "seed-2", "seeds.toml"]
     again = glassformer("train", "mlp", *SMALL, "-e", "1", "--seeds", "4,2", "--out", "many")
     assert again.code == 1
-    assert "many/seed-2: holds a run already; continue it with --resume many/seed-2" in again.stderr
+    assert "glassformer: many: holds a run already; continue it with --resume many" in again.stderr
+    resumed = glassformer("train", "--resume", "many", "--json").json
+    assert resumed == result
     text = as_text(result).splitlines()
     assert [line.split()[:2] for line in text[:3]] == [["seed", "0"], ["seed", "1"], ["seed", "2"]]
     assert "(standard deviation over 3 seeds)" in text[3]
@@ -240,7 +242,7 @@ def test_help_shows_an_example(glassformer: Command) -> None:
         (("--seeds", "1,-2"), 2, "'1,-2' came, expected two or more different seeds"),
         (("--recipe", "gone.toml"), 1, "glassformer: gone.toml: there is no such file"),
         (("--recipe", "small.npz"), 1, "glassformer: small.npz: damaged: not UTF-8 text"),
-        (("--out", "small.npz/run"), 1, "small.npz/run/recipe.toml: cannot be written: Not a directory"),
+        (("--out", "small.npz/run"), 1, "small.npz/run: cannot be written: Not a directory; choose another folder"),
         (("--data", "gone.npz"), 1, "gone.npz: there is no such file or folder"),
     ],
 )

@@ -276,6 +276,9 @@ set = { "optimiser.schedule" = { kind = "step", every = 3 }, model = { kind = "m
 combine = false
 set = { "training.batch" = 7 }
 
+[factors."😀 \\u007f"]
+set = { "optimiser.clip" = inf }
+
 [factors.third]
 on = ["second"]
 comparator = true

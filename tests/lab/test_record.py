@@ -49,7 +49,10 @@ def test_a_line_that_was_cut_off_is_left_out_and_the_next_begins_anew(tmp_path: 
 
 def test_what_is_no_record_is_left_out(tmp_path: Path) -> None:
     good = json.dumps(asdict(record(1))).encode()
-    (tmp_path / FILE).write_bytes(b'3\n"x"\n[]\n{}\n{"key": 1}\n\xff\xfe\n\n' + good + b"\n" + good[:-9] + b"\n")
+    spoiled = b"\n".join(good.replace(b'"seed": 1', b'"seed": ' + seed) for seed in (b"[]", b"true", b"1.5", b"{}"))
+    deep = b"[" * 3000
+    others = b'3\n"x"\n[]\n{}\n{"key": 1}\n\xff\xfe\n\n'
+    (tmp_path / FILE).write_bytes(others + spoiled + b"\n" + deep + b"\n" + good + b"\n" + good[:-9] + b"\n")
     assert list(Results(tmp_path).records) == [("cell", 1)]
 
 

@@ -12,7 +12,7 @@ import optax
 import pytest
 
 from glassformer.data import Samples, hold_out
-from glassformer.errors import TrainingError
+from glassformer.errors import FileError, TrainingError
 from glassformer.names import named_leaves
 from glassformer.predict.run import load
 from glassformer.train import fit, jax_engine, loss_and_gradient
@@ -147,7 +147,7 @@ def test_one_of_several_seeds_can_be_resumed(tmp_path: Path, monkeypatch: pytest
     """What was trained side by side goes on alone, from the same place."""
     monkeypatch.setattr(fit, "load_for", lambda recipe, name, tokeniser: small_data())
     recipe = replace(small_recipe("momentum", epochs=2), engine=Engine(name="jax"))
-    with pytest.raises(InterruptedRunError, match=r"stopped in epoch 1 and saved; go on with --resume .*seed-1"):
+    with pytest.raises(InterruptedRunError, match=r"stopped in epoch 1 and saved; go on with --resume .*many$"):
         fit.train_many(recipe, small_data(), tmp_path / "many", (1, 2), Stop(after=0))
     result = fit.resume(tmp_path / "many/seed-2", Listener())
     alone = fit.train(with_seed(recipe, 2), small_data(), tmp_path / "alone", Listener())
@@ -158,7 +158,7 @@ def test_one_of_several_seeds_can_be_resumed(tmp_path: Path, monkeypatch: pytest
 def test_several_seeds_are_refused_where_a_run_is(tmp_path: Path) -> None:
     recipe = small_recipe(epochs=1)
     fit.train_many(recipe, small_data(), tmp_path, (1, 2), Listener())
-    with pytest.raises(Exception, match="seed-2: holds a run already"):
+    with pytest.raises(FileError, match=rf"{tmp_path}: holds a run already; continue it with --resume {tmp_path}"):
         fit.train_many(recipe, small_data(), tmp_path, (2, 3), Listener())
 
 

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from glassformer import load
 from glassformer.errors import CheckpointError, FileError, SettingError, ShapeError
-from glassformer.files import write_whole
+from glassformer.files import LOCK, locked, write_whole
 from glassformer.train import fit
 from glassformer.train.loop import Listener
 from glassformer.train.presets import recipe_file
@@ -74,8 +74,19 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     write_whole(target, "one\n")
     write_whole(target, b"two\n")
     assert target.read_bytes() == b"two\n"
-    assert target.stat().st_mode & 0o777 == 0o644
     assert names(target.parent) == ["file"]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_the_umask_is_respected(umask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        write_whole(tmp_path / "file", "new")
+        with locked(tmp_path):
+            found = [(tmp_path / name).stat().st_mode & 0o777 for name in ("file", LOCK)]
+    finally:
+        os.umask(before)
+    assert found == [mode, mode]
 
 
 def test_what_is_no_file_is_never_replaced(tmp_path: Path) -> None:
@@ -164,7 +175,7 @@ def test_a_disk_that_fills_up_while_training_keeps_the_last_checkpoint(
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(FileError, match=r"recipe\.toml: cannot be written: .*choose another folder with --out"):
+    with pytest.raises(FileError, match=r"file/run: cannot be written: .*choose another folder with --out"):
         fit.train(small_recipe(), small_data(), tmp_path / "file/run", Listener())
     assert names(tmp_path) == ["file"]
 
@@ -229,6 +240,45 @@ def test_damaged_weights(name: str, spoil: str, run: Path) -> None:
         load(run) if name.startswith("model") else fit.resume(run, Listener())
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused_by_name(value: float, run: Path) -> None:
+    bad: dict[str, np.ndarray | None] = {
+        name: np.full_like(load_arrays(run / "model.safetensors")[0][name], value) for name in ("head.b", "head.w")
+    }
+    rewrite(run / "model.safetensors", bad)
+    message = (
+        r"model\.safetensors: 2 of \d+ tensors hold values that are not finite \(NaN or infinite\): head\.b, head\.w"
+    )
+    with pytest.raises(CheckpointError, match=message + r"\. The training diverged, .*\(--lr\)"):
+        load(run)
+    with pytest.raises(CheckpointError, match=message):
+        fit.run_recipe("mlp", small_data(), lambda recipe: recipe, out=run.parent / "more", start=run)
+    assert names(run.parent) == ["run"]
+    rewrite(run / "state.safetensors", {"state.params.head.b": bad["head.b"]})
+    with pytest.raises(CheckpointError, match=r"state\.safetensors: 1 of \d+ tensors hold .*: head\.b\. "):
+        fit.resume(run)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff", b"[" * 3000, b"3"])
+def test_a_result_that_was_spoiled(content: bytes, run: Path) -> None:
+    (run / "metrics.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"metrics\.json: damaged"):
+        _ = load(run).metrics
+
+
+def test_weights_come_with_the_first_epoch(run: Path) -> None:
+    (run / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=f"end of the first epoch: go on with --resume {run}"):
+        load(run)
+
+
+@pytest.mark.parametrize("classes", [3, "abc", {"0": 1}])
+def test_classes_that_are_no_list(classes: Any, run: Path) -> None:
+    rewrite(run / "model.safetensors", {}, {"classes": classes})
+    with pytest.raises(CheckpointError, match=r"classes is .*, expected a list of names"):
+        load(run)
+
+
 def test_weights_of_a_newer_release(run: Path) -> None:
     rewrite(run / "model.safetensors", {}, {"format": FORMAT + 1})
     with pytest.raises(CheckpointError, match="format version 2, this release reads up to 1; update glassformer"):
@@ -281,6 +331,9 @@ def test_weights_of_another_model(changes: dict[str, np.ndarray | None], message
         ({"order.x": None}, {}, "no 'order.x'"),
         ({}, {"progress": {"epoch": 1}}, "its record of progress is incomplete"),
         ({}, {"progress": None}, "its record of progress is incomplete"),
+        ({}, {"progress": []}, "its record of progress is incomplete"),
+        ({}, {"progress": {"rows": [3]}}, "its record of progress is incomplete"),
+        ({}, {"progress": {"rows": [], "epoch": "x"}}, "its record of progress is incomplete"),
     ],
 )
 def test_a_state_that_does_not_fit(

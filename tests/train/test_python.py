@@ -174,7 +174,8 @@ def test_a_recipe_and_a_new_folder_under_runs(data: Dataset, tmp_path: Path, mon
     run = glassformer.fit(recipe, data, model=MLP(hidden=(6,)))
     assert run.path == Path("runs/run-1")
     assert run.images.shape == (8, 8, 1)
-    assert new_folder("run") == Path("runs/run-2")
+    with new_folder("run") as other:
+        assert other == Path("runs/run-2")
 
 
 def test_a_run_without_a_result_yet(run: Run, tmp_path: Path) -> None:

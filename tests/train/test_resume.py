@@ -4,14 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from glassformer.data import Samples, make_dataset
 from glassformer.errors import CheckpointError
+from glassformer.predict.run import load
 from glassformer.train import fit, loop
 from glassformer.train.loop import InterruptedRunError, Listener, Loop
+from glassformer.train.recipe import Engine, Recipe, Validation
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.weights import load_arrays, save_arrays
 
@@ -76,6 +81,31 @@ TrainingProgress.chunk = chunk
 
 class KilledError(BaseException):
     """Nothing in the package catches it."""
+
+
+class Told(Listener):
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+@contextmanager
+def killed_at(write: int, written: list[str]) -> Iterator[None]:
+    """As the n-th file is put in its place."""
+    put = Path.replace
+
+    def put_or_die(self: Path, target: Path) -> Path:
+        written.append(Path(target).name)
+        if len(written) == write:
+            raise KilledError
+        return put(self, target)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "replace", put_or_die)
+        with pytest.raises(KilledError):
+            yield
 
 
 @pytest.fixture(scope="module")
@@ -179,30 +209,89 @@ def test_how_an_epoch_is_cut_does_not_matter(
 
 
 @pytest.mark.parametrize("n", range(1, WRITES + 1))
-def test_stopped_at_every_file_that_is_written(
-    n: int, data_file: str, whole: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before the first state is there, nothing is lost: the same folder is begun again."""
-    put = Path.replace
-    written: list[str] = []
-
-    def put_or_die(self: Path, target: Path) -> Path:
-        written.append(Path(target).name)
-        if len(written) == n:
-            raise KilledError
-        return put(self, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", put_or_die)
-        with pytest.raises(KilledError):
-            fit.finish(begin("momentum", data_file, tmp_path, Listener()))
-    if (tmp_path / "state.safetensors").exists():
-        fit.resume(tmp_path, Listener())
-    else:
-        assert written in (["recipe.toml"], ["recipe.toml", "log.csv"], ["recipe.toml", "log.csv", "state.safetensors"])
+def test_stopped_at_every_file_that_is_written(n: int, data_file: str, whole: dict[str, Path], tmp_path: Path) -> None:
+    """Before the first state is there, nothing is lost: the run starts over, and says so."""
+    with killed_at(n, []):
         fit.finish(begin("momentum", data_file, tmp_path, Listener()))
+    told = Told()
+    if (tmp_path / "recipe.toml").exists():
+        fit.resume(tmp_path, told)
+    else:
+        fit.finish(begin("momentum", data_file, tmp_path, told))
+    over = [f"{tmp_path}: it was stopped before its first state was saved, and starts over"]
+    assert [text for text in told.notices if "engine" not in text] == (over if 1 < n <= 3 else [])
     assert_same_run(tmp_path, whole["momentum"])
     assert {file.name for file in tmp_path.iterdir()} == {file.name for file in whole["momentum"].iterdir()}
+
+
+SEEDS = (1, 4)
+
+
+def of_seeds(engine: str, data_file: str) -> Recipe:
+    """Without improvement it stops: the seeds need not be done at the same time."""
+    recipe = small_recipe("momentum", epochs=3, data=data_file)
+    patient = replace(recipe, validation=Validation(share=0.1, patience=1))
+    return replace(patient, engine=Engine(name=engine))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture(scope="module")
+def whole_seeds(data_file: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("seeds")
+    for engine in ("jax", "native"):
+        fit.train_many(of_seeds(engine, data_file), small_data(), folder / engine, SEEDS, Listener())
+    return {engine: folder / engine for engine in ("jax", "native")}
+
+
+def assert_same_seeds(one: Path, other: Path) -> None:
+    assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in other.iterdir())
+    for seed in SEEDS:
+        assert_same_run(one / f"seed-{seed}", other / f"seed-{seed}")
+
+
+# jax: seeds.toml, two recipes; the state of all, two logs and states; each epoch two models and again five files
+@pytest.mark.parametrize("n", [2, 4, 6, 9, 11, 13, 19])
+def test_several_seeds_stopped_as_a_file_is_written(
+    n: int, data_file: str, whole_seeds: dict[str, Path], tmp_path: Path
+) -> None:
+    many, written, told = tmp_path / "many", [], Told()
+    recipe = of_seeds("jax", data_file)
+    with killed_at(n, written):
+        fit.train_many(recipe, small_data(), many, SEEDS, Listener())
+    if n <= 2:
+        assert not many.exists()
+        fit.train_many(recipe, small_data(), many, SEEDS, Listener())
+    else:
+        fit.resume(many, told)
+    assert any("starts over" in text for text in told.notices) == (n == 4), written
+    assert_same_seeds(many, whole_seeds["jax"])
+
+
+@pytest.mark.parametrize("engine", ["jax", "native"])
+def test_several_seeds_stopped_within_an_epoch(
+    engine: str, data_file: str, whole_seeds: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "CHUNK_SECONDS", 0.0)
+    recipe, many = of_seeds(engine, data_file), tmp_path / "many"
+    with pytest.raises(InterruptedRunError, match=rf"stopped in epoch 1 and saved; go on with --resume {many}$"):
+        fit.train_many(recipe, small_data(), many, SEEDS, Stop(after=2))
+    with pytest.raises(
+        InterruptedRunError, match=rf"stopped (in|after) epoch \d and saved; go on with --resume {many}$"
+    ):
+        fit.resume(many, Stop(after=14))
+    result = fit.resume(many)
+    assert result["seeds"] == list(SEEDS)
+    assert_same_seeds(many, whole_seeds[engine])
+    assert fit.resume(many) == result
+    with pytest.raises(CheckpointError, match=rf"many: holds a run for each of 2 seeds; name one: {many}/seed-1"):
+        load(many)
+
+
+@pytest.mark.parametrize("seeds", ["[]", "[1]", "3", "[1, 'x']", "[1, true]"])
+def test_seeds_that_are_none(seeds: str, whole_seeds: dict[str, Path], tmp_path: Path) -> None:
+    text = (whole_seeds["jax"] / "seeds.toml").read_text()
+    (tmp_path / "seeds.toml").write_text(text.replace(f"seeds = {list(SEEDS)}", f"seeds = {seeds}"))
+    with pytest.raises(CheckpointError, match=r"seeds\.toml: seeds is .*, expected two or more whole numbers"):
+        fit.resume(tmp_path)
 
 
 # An epoch has three chunks and writes model, log and state.

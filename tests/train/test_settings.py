@@ -1,5 +1,6 @@
 """Recipes on the way in: what is accepted, what is refused and with which words, and what a run writes down."""
 
+import math
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from glassformer.errors import FileError, GlassformerError, SettingError, ShapeError, UnknownNameError
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Zero
@@ -20,7 +23,7 @@ from glassformer.train.presets import DEFAULT, MANY, preset, preset_names, recip
 from glassformer.train.recipe import Engine, Training, Validation
 from glassformer.train.resolve import resolved
 from glassformer.train.rng import Threefry
-from glassformer.train.settings import from_plain, to_plain, to_toml, with_changes
+from glassformer.train.settings import from_plain, must_survive, to_plain, to_toml, with_changes
 
 from .small import small_data
 
@@ -95,6 +98,38 @@ def test_everything_that_can_be_set_survives_toml() -> None:
     )
     assert through_toml(recipe) == recipe
     assert through_toml(replace(recipe, model=MLP(hidden=()))).model == MLP(hidden=())
+
+
+NUMBERS = st.floats(allow_nan=False)
+POSITIVE = st.floats(min_value=0, exclude_min=True)
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(st.text(), st.lists(POSITIVE, min_size=3, max_size=3), st.lists(NUMBERS, min_size=3, max_size=3))
+@example("d😀/x.npz", [1.0, math.inf, 5e-324], [-0.0, -math.inf, 0.1 + 0.2])
+@example("a\r\n\t\"'\\ \x00\x1f\x7f\x85\u2028\ufeff", [1e22, 1e-7, 1.0], [1e300, 0.0, 1.0])
+@example("name of a file that is not UTF-8: \udcff", [1.0, 1.0, 1.0], [0.0, 0.0, 0.0])
+def test_every_text_and_every_number_comes_back(data: str, positive: list[float], numbers: list[float]) -> None:
+    """Or is refused, before it is written: what is no Unicode."""
+    (lr, clip, factor), (limit, mean, momentum) = positive, numbers
+    optimiser = Optimiser(lr=lr, clip=clip, momentum=momentum, schedule=Schedule(factor=factor))
+    model = PatchAttention(start=Uniform(limit), images=Images(mean=mean))
+    recipe = Recipe(model=model, data=data, start=data, optimiser=optimiser)
+    if data.encode("utf-8", "ignore").decode() != data:
+        with pytest.raises(
+            SettingError, match=r"data is .*, which is not Unicode text; give the file or folder another"
+        ):
+            must_survive(recipe)
+        return
+    must_survive(recipe)
+    back = from_plain(Recipe, tomllib.loads(to_toml(to_plain(recipe)).encode().decode()))
+    assert back == recipe
+    assert repr(back) == repr(recipe)  # which knows 0.0 from -0.0
+
+
+def test_a_setting_that_is_no_number_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"cannot be written down: optimiser\.clip is nan, expected a number"):
+        must_survive(with_changes(Recipe(), ["optimiser.clip=nan"]))
 
 
 def test_changes_reach_into_parts_and_choose_kinds() -> None:

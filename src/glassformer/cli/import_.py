@@ -1,5 +1,6 @@
 """glassformer import: a Hugging Face folder as a run."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,8 +47,8 @@ def import_(
             f"{folder}: our values are not those of transformers, first at {far[0]}:\n{as_table(rows or [])}\n"
             "nothing was written; --no-parity does without the comparison"
         )
-    run = out or new_folder(folder.resolve().name)
-    write_run(run, found)
+    with nullcontext(out) if out else new_folder(folder.resolve().name) as run:
+        write_run(run, found)
     report(as_result(run, found, rows), as_text(run, found, rows), as_json=json)
 
 

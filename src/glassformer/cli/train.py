@@ -30,7 +30,7 @@ def train(
     set_: Annotated[list[str] | None, typer.Option("--set", help="any setting: model.width=32")] = None,
     recipe: Annotated[Path | None, typer.Option(help="a recipe of your own, TOML")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
-    resume: Annotated[Path | None, typer.Option(help="go on with the run in this folder")] = None,
+    resume: Annotated[Path | None, typer.Option(help="go on with the run in this folder, or with its seeds")] = None,
     engine: Annotated[str, typer.Option(help="auto (the fastest that can), native, or jax")] = "",
     threads: Annotated[int | None, typer.Option(help="native: how many (default: one for each core)")] = None,
     rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",

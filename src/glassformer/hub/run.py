@@ -3,20 +3,31 @@
 from pathlib import Path
 
 from glassformer.data.tokeniser import Tokeniser
-from glassformer.errors import FileError
+from glassformer.errors import CheckpointError, FileError
 from glassformer.hub.format import Imported
 from glassformer.train.recipe import Recipe
-from glassformer.train.run_folder import RunFolder
+from glassformer.train.run_folder import RECIPE, SEEDS, STATE, TOKENISER, WEIGHTS, RunFolder
 from glassformer.train.tasks import TASKS
+from glassformer.train.weights import load_arrays
 
 
 def write_run(path: Path, found: Imported) -> None:
-    for name in "recipe.toml", "model.safetensors":
-        if (path / name).exists():
-            raise FileError(f"{path}: holds {name} already; choose another folder with --out, or remove it")
+    """The recipe comes last: a folder without one is of an import that was killed, and is written anew."""
     folder = RunFolder(path)
-    recipe = Recipe(model=found.model, task=TASKS[found.model.tasks[0]](), data="")
-    if found.tokeniser_json is not None:
-        folder.save_tokeniser(Tokeniser.from_json(found.tokeniser_json, "tokenizer.json"))
-    folder.save_model(recipe, found.params, found.classes, epoch=0)
-    folder.create(recipe)
+    with folder.locked():
+        for name in RECIPE, SEEDS, STATE, WEIGHTS:
+            if (path / name).exists() and not (name == WEIGHTS and was_killed(path / name)):
+                raise FileError(f"{path}: holds {name} already; choose another folder with --out, or remove it")
+        recipe = Recipe(model=found.model, task=TASKS[found.model.tasks[0]](), data="")
+        if found.tokeniser_json is not None:
+            folder.save_tokeniser(Tokeniser.from_json(found.tokeniser_json, TOKENISER))
+        folder.save_model(recipe, found.params, found.classes, epoch=0)
+        folder.save_recipe(recipe)
+
+
+def was_killed(weights: Path) -> bool:
+    """Whether an import wrote them, before it was killed: it trains no epoch."""
+    try:
+        return load_arrays(weights)[1].get("epoch") == 0
+    except CheckpointError:
+        return False

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from glassformer.errors import CheckpointError
 from glassformer.names import named_leaves, nearest, with_leaves
+from glassformer.train.weights import not_finite
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,14 @@ def to_ours(table: Iterable[Tensor], tensors: Mapping[str, Any], model: Any, ign
         came, expected = tuple(tensors[row.theirs].shape), row.shape_of_theirs(shapes[row.theirs])
         if came != expected:
             raise CheckpointError(f"the tensor {row.theirs!r} has shape {came}, the settings say {expected}")
+    bad = []
     for row in table:
-        joined = row.to_ours(jnp.asarray(tensors[row.theirs]), shapes[row.theirs])
+        theirs = jnp.asarray(tensors[row.theirs])
+        bad += [] if jnp.isfinite(theirs).all() else [row.theirs]
+        joined = row.to_ours(theirs, shapes[row.theirs])
         leaves |= dict(zip(row.ours, jnp.split(joined, len(row.ours), axis=-1), strict=True))
+    if bad:
+        raise CheckpointError(f"{not_finite(bad, len(table))}; copy the file again, or take another checkpoint")
     return with_leaves(wanted, leaves)
 
 

@@ -1,5 +1,6 @@
 """A study folder: the plan as it was begun, every record, and the report. Enough to go on, and to repeat it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from glassformer.errors import CheckpointError, FileError
@@ -24,8 +25,8 @@ def begin(plan: Plan, folder: Path) -> bool:
 
 
 def must_be_of(plan: Plan, folder: Path) -> None:
-    """Refuse a folder that holds another study."""
-    if text_of(folder) != plan.text:
+    """Refuse a folder that holds another study. One plan may be written in several ways, by other releases, say."""
+    if text_of(folder) != plan.text and replace(plan_of(folder), name=plan.name, text=plan.text) != plan:
         raise CheckpointError(
             f"{folder}: the study there has another plan ({PLAN} differs); choose another folder with --out, or "
             f"go on with its own plan: glassformer investigate {folder}"

@@ -1,11 +1,12 @@
 """A plan as TOML: what a study folder keeps of a plan that was derived, or changed on the command line."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+import tomlkit
+
 from glassformer.lab.plan import PAIRS, Factor, Group, Plan
-from glassformer.train.settings import to_plain
+from glassformer.train.settings import to_plain, to_toml
 
 TEMPLATE = """\
 # One line that says what this investigation is about.
@@ -44,36 +45,27 @@ def plan_text(plan: Plan) -> str:
         head["pairs"] = plan.pairs
     if plan.needs_native:
         head["needs_native"] = True
-    lines = [f"{name} = {inline(value)}" for name, value in head.items()]
-    lines += ["", "[baseline]", f"settings = {inline(to_plain(plan.baseline))}"]
-    for group in plan.groups:
-        lines += ["", f"[groups.{quoted(group.name)}]", *of_group(group)]
-    for factor in plan.factors:
-        lines += ["", f"[factors.{quoted(factor.name)}]", *of_factor(factor)]
-    return "\n".join(lines) + "\n"
+    groups = {group.name: of_group(group) for group in plan.groups}
+    factors = {factor.name: of_factor(factor) for factor in plan.factors}
+    tables = {"baseline": {"settings": to_plain(plan.baseline)}, "groups": groups, "factors": factors}
+    return to_toml({**head, **{name: table for name, table in tables.items() if table}})
 
 
-def of_group(group: Group) -> list[str]:
-    values = {"about": group.about, "measure": group.measure, "set": dict(group.changes)}
-    return [f"{name} = {inline(value)}" for name, value in values.items() if value]
+def of_group(group: Group) -> dict[str, Any]:
+    values = {"about": group.about, "measure": group.measure, "set": in_one_line(group.changes)}
+    return {name: value for name, value in values.items() if value}
 
 
-def of_factor(factor: Factor) -> list[str]:
+def of_factor(factor: Factor) -> dict[str, Any]:
     plain = Factor("", {})
     names = ("hypothesis", "subject", "group", "on", "comparator", "combine")
     values = {name: getattr(factor, name) for name in names if getattr(factor, name) != getattr(plain, name)}
-    return [f"{name} = {inline(value)}" for name, value in {**values, "set": dict(factor.changes)}.items()]
+    return {**values, "set": in_one_line(factor.changes)}
 
 
-def inline(value: Any) -> str:
-    """As TOML writes it in one line."""
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{quoted(name)} = {inline(one)}" for name, one in value.items())
-        return f"{{ {inside} }}" if inside else "{}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(inline, value))}]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def quoted(name: str) -> str:
-    return name if name.isascii() and name.replace("_", "").replace("-", "").isalnum() else json.dumps(name)
+def in_one_line(settings: Mapping[str, Any]) -> Any:
+    table = tomlkit.inline_table()
+    table.update(
+        {name: in_one_line(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
+    )
+    return table

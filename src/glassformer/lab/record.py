@@ -4,16 +4,17 @@ A study folder holds `results.jsonl`, to which lines are only ever added, under 
 was in, several processes may work on one study, and a line that was cut off by a power cut is left out.
 """
 
-import fcntl
 import json
 import os
 import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from glassformer.errors import FileError
+from glassformer.files import locked
 
 FILE = "results.jsonl"
 
@@ -53,6 +54,8 @@ class Results:
     def refresh(self) -> None:
         """Take in what others have added."""
         with self.lock:
+            if self.path.exists() and not self.path.is_file():
+                raise FileError(f"{self.path}: is not a plain file; put the file itself there")
             try:
                 with self.path.open("rb") as file:
                     file.seek(self.read)
@@ -62,19 +65,17 @@ class Results:
             except OSError as error:
                 raise FileError(f"{self.path}: cannot be read: {error.strerror or error}") from None
             whole = new[: new.rfind(b"\n") + 1]
-            self.read += len(whole)
             known = dict(self.records)
             for record in map(parse, whole.split(b"\n")):
                 if record is not None:
                     known.setdefault(record.place, record)
-            self.records = known
+            self.records, self.read = known, self.read + len(whole)
 
     def add(self, records: Iterable[Record]) -> None:
         """Durably, before anything else happens. What another process has added meanwhile is not added again."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            with locked(self.path.parent), self.path.open("ab") as file:
                 self.refresh()
                 new = [record for record in records if record.place not in self.records]
                 data = b"".join(json.dumps(asdict(record)).encode() + b"\n" for record in new)
@@ -105,10 +106,15 @@ def ends_with_newline(path: Path) -> bool:
 
 
 def parse(line: bytes) -> Record | None:
-    """None for what is no record: the rest of a line that was cut off."""
+    """None for what is no record, a line that was cut off or spoiled: its run is done again."""
     try:
-        plain: Any = json.loads(line)
-        lists = {name: tuple(plain[name]) for name in ("loss", "validation")}
-        return Record(**{**plain, **lists})
-    except (ValueError, TypeError, KeyError):
+        return reader().validate_json(line, strict=True)
+    except ValueError:
         return None
+
+
+@cache
+def reader() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Record)

@@ -1,6 +1,5 @@
 """A finished (or interrupted) run, ready to use: arrays in, arrays out."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -16,13 +15,14 @@ from glassformer.data import Dataset
 from glassformer.data import load as load_data
 from glassformer.data.dataset import IMAGES, ROWS, TEXTS
 from glassformer.data.tokeniser import Tokeniser
-from glassformer.errors import DataError
+from glassformer.errors import CheckpointError, DataError
 from glassformer.models.images import Images
 from glassformer.models.model import Network
 from glassformer.predict.answers import Answer
 from glassformer.predict.reading import tokeniser_of
 from glassformer.predict.texts import predict_texts
 from glassformer.probabilities import softmax
+from glassformer.reading import read_json
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for
 from glassformer.train.run_folder import RunFolder
@@ -91,7 +91,10 @@ class Run:
     def metrics(self) -> dict[str, Any]:
         """The result as training wrote it; empty while training has not finished."""
         file = self.path / "metrics.json"
-        return json.loads(file.read_text()) if file.is_file() else {}
+        found = read_json(file, CheckpointError) if file.exists() else {}
+        if not isinstance(found, dict):
+            raise CheckpointError(f"{file}: damaged: {found!r:.60} came, expected results by name")
+        return found
 
     @cached_property
     def compiled_logits(self) -> Any:

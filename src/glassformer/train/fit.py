@@ -1,6 +1,8 @@
 """Training, for `glassformer.fit` and the command line alike: a recipe and data in, a run folder out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ import numpy as np
 from glassformer.data import Dataset
 from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
-from glassformer.train.engines import choose
+from glassformer.files import made
+from glassformer.train.engines import choose, settled
 from glassformer.train.loop import Listener, Loop, split, with_seed
 from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe
@@ -46,9 +49,11 @@ def run_recipe(
     data_set = as_dataset(data or named.data, named, tokeniser_from(start) if start else None)
     whole = chosen(len(data_set.train[0]))  # a preset may have other settings where there are many images
     ready = resolved(with_change(whole, "data", lasting_name(data_set.name), "data"), data_set)
-    folder = Path(out) if out else new_folder(name_of(recipe, start, ready))
-    listener.begins(folder, ready, data_set, seeds)
-    return train_many(ready, data_set, folder, seeds, listener) if seeds else train(ready, data_set, folder, listener)
+    with nullcontext(Path(out)) if out else new_folder(name_of(recipe, start, ready)) as folder:
+        listener.begins(folder, ready, data_set, seeds)
+        if seeds:
+            return train_many(ready, data_set, folder, seeds, listener)
+        return train(ready, data_set, folder, listener)
 
 
 def name_of(recipe: str | Path | Recipe, start: str | Path, ready: Recipe) -> str:
@@ -61,20 +66,36 @@ def name_of(recipe: str | Path | Recipe, start: str | Path, ready: Recipe) -> st
 
 def train(recipe: Recipe, data: Dataset, path: Path, listener: Listener) -> dict[str, Any]:
     """One run from the beginning; its result."""
-    loop = Loop(recipe, data, RunFolder(path), listener)
-    loop.begin()
-    return finish(loop)
+    with RunFolder(path).locked():
+        loop = Loop(recipe, data, RunFolder(path), listener)
+        loop.begin()
+        return finish(loop)
 
 
 def resume(path: str | Path, listener: Listener | None = None, data: Data = "") -> dict[str, Any]:
-    """The run in a folder, from where it stands to its end; its result. `data` as for `fit`; nothing: the run's."""
+    """The run in a folder, or those of several seeds, from where they stand to their end; the result.
+
+    `data` as for `fit`; nothing: the run's.
+    """
     folder, listener = RunFolder(Path(path)), listener or Listener()
-    recipe = folder.recipe()
+    recipe, seeds = folder.recipe_and_seeds()
     listener.resumes(folder.path, recipe)
-    data_set = as_dataset(data or recipe.data, recipe, folder.tokeniser())
-    loop = Loop(recipe, data_set, folder, listener)
-    loop.resume()
-    return finish(loop)
+    with folder.locked():
+        data_set = as_dataset(data or recipe.data, recipe, folder.tokeniser())
+        if not folder.has_begun:
+            listener.notice(f"{folder.path}: it was stopped before its first state was saved, and starts over")
+        if seeds:
+            return go_on_with_many(recipe, data_set, folder, seeds, listener)
+        return finish(begun(Loop(recipe, data_set, folder, listener)))
+
+
+def begun(loop: Loop) -> Loop:
+    """From the saved state; from the beginning where none was saved."""
+    if loop.folder.has_begun:
+        loop.resume()
+    else:
+        loop.begin()
+    return loop
 
 
 def finish(loop: Loop) -> dict[str, Any]:
@@ -84,13 +105,27 @@ def finish(loop: Loop) -> dict[str, Any]:
 
 def train_many(recipe: Recipe, data: Dataset, path: Path, seeds: tuple[int, ...], listener: Listener) -> dict[str, Any]:
     """Several seeds; mean, spread and each. The jax engine trains them as one program, the native one in turn."""
-    engine = choose(recipe, split(recipe, data)[0], listener.notice)
-    if engine.name == "jax":
-        loop = Loop(recipe, data, RunFolder(path), listener, seeds)
-        loop.begin()
-        runs = loop.finish()
+    folder = RunFolder(path)
+    with folder.locked():
+        recipe = settled(recipe, choose(recipe, split(recipe, data)[0], listener.notice))
+        folder.create(recipe, seeds)
+        try:
+            return go_on_with_many(recipe, data, folder, seeds, listener)
+        finally:
+            folder.remove_seeds_if_refused()
+
+
+def go_on_with_many(
+    recipe: Recipe, data: Dataset, folder: RunFolder, seeds: tuple[int, ...], listener: Listener
+) -> dict[str, Any]:
+    """Each from where it stands; one of which nothing is saved yet, from the beginning."""
+    if recipe.engine.name == "jax":
+        with ExitStack() as stack:
+            for seed in seeds:
+                stack.enter_context(folder.of_seed(seed).locked())
+            runs = begun(Loop(recipe, data, folder, listener, seeds)).finish()
     else:
-        runs = [train_in_turn(with_seed(recipe, seed), data, path / f"seed-{seed}", listener) for seed in seeds]
+        runs = [train_in_turn(with_seed(recipe, seed), data, folder, listener) for seed in seeds]
 
     def over_seeds(summary: Callable[[Any], Any], name: str) -> float | None:
         values = [run[name] for run in runs]
@@ -114,13 +149,16 @@ def train_many(recipe: Recipe, data: Dataset, path: Path, seeds: tuple[int, ...]
         "engine": runs[0]["engine"],
         "seeds": list(seeds),
         "runs": runs,
-        "run": str(path),
+        "run": str(folder.path),
     }
 
 
-def train_in_turn(recipe: Recipe, data: Dataset, path: Path, listener: Listener) -> dict[str, Any]:
-    listener.notice(f"seed {recipe.training.seed}")
-    return train(recipe, data, path, listener)
+def train_in_turn(recipe: Recipe, data: Dataset, root: RunFolder, listener: Listener) -> dict[str, Any]:
+    seed = recipe.training.seed
+    listener.notice(f"seed {seed}")
+    folder = root.of_seed(seed)
+    with folder.locked():
+        return finish(begun(Loop(recipe, data, folder, listener, root=root.path)))
 
 
 def with_all(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
@@ -140,9 +178,15 @@ def as_dataset(data: Data, recipe: Recipe, tokeniser: Tokeniser | None = None) -
     return from_arrays(recipe, data)
 
 
-def new_folder(name: str) -> Path:
-    """`runs/<name>-<n>`, the first number that is free."""
-    number = 1
-    while (Path("runs") / f"{name}-{number}").exists():
-        number += 1
-    return Path("runs") / f"{name}-{number}"
+@contextmanager
+def new_folder(name: str) -> Iterator[Path]:
+    """`runs/<name>-<n>`, made now, with the first number that is free: two processes get two. Left empty, it goes."""
+    with ExitStack() as stack:
+        for number in count(1):
+            path = Path("runs") / f"{name}-{number}"
+            try:
+                stack.enter_context(made(path, new=True))
+            except FileExistsError:
+                continue
+            yield path
+            return

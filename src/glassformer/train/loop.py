@@ -62,9 +62,8 @@ class Trainer:
     def start(self) -> None:
         """From fresh weights, or from those of the run that a recipe names."""
         runs = zip(self.recipes, self.orders, strict=True)
-        first = [warm_start(recipe, order.init(recipe.model)) for recipe, order in runs]
         self.state = self.engine.start(
-            jax.tree.map(lambda *leaves: jnp.stack(leaves), *first) if first[1:] else first[0]
+            stacked([warm_start(recipe, order.init(recipe.model)) for recipe, order in runs])
         )
 
     def run(self) -> None:
@@ -107,18 +106,25 @@ class Trainer:
 class Loop(Trainer):
     """A run from its first weights, or from where its folder says it stands, to its end.
 
-    With `seeds` several, trained together: each has a folder of its own, `seed-N`.
+    With `seeds` several, trained together: each has a folder of its own, `seed-N`. `root` is what is resumed if it is
+    not the folder: that of several seeds, of which this is one.
     """
 
     def __init__(
-        self, recipe: Recipe, data: Dataset, folder: RunFolder, listener: Listener, seeds: tuple[int, ...] = ()
+        self,
+        recipe: Recipe,
+        data: Dataset,
+        folder: RunFolder,
+        listener: Listener,
+        seeds: tuple[int, ...] = (),
+        root: Path | None = None,
     ) -> None:
         train, self.validation = split(recipe, data)
         engine = JaxEngine(recipe, train, seeds) if seeds else choose(recipe, train, listener.notice)
         recipe = settled(recipe, engine)
         super().__init__([with_seed(recipe, seed) for seed in seeds] or [recipe], engine)
-        self.folder, self.listener, self.data = folder, listener, data
-        self.folders = [RunFolder(folder.path / f"seed-{seed}") for seed in seeds] or [folder]
+        self.folder, self.listener, self.data, self.root = folder, listener, data, root or folder.path
+        self.folders = [folder.of_seed(seed) for seed in seeds] or [folder]
         self.progress = [Progress(data_digest=digest(data.train))] * len(self.folders)
         self.loss_sum, self.seconds = np.zeros(len(self.folders)), 0.0  # of the epoch under way
         self.steps_at_once = 8  # of a chunk; found out while running
@@ -133,18 +139,25 @@ class Loop(Trainer):
         self.save(self.active)
 
     def resume(self) -> None:
-        (recipe,), (folder,), (order,) = self.recipes, self.folders, self.orders
-        like = jax.eval_shape(lambda key: self.engine.start(recipe.model.init(key)), jax.random.key(0))
-        state, random_state, progress = folder.load_state(like)
-        if progress.data_digest not in ("", self.progress[0].data_digest):
+        init = self.recipes[0].model.init
+        like = jax.eval_shape(
+            lambda key: self.engine.start(stacked([init(key)] * len(self.folders))), jax.random.key(0)
+        )
+        state, random_states, progress = self.folder.load_states(like, len(self.folders))
+        if progress[0].data_digest not in ("", self.progress[0].data_digest):
             raise CheckpointError(
-                f"{folder.path}: the training data of {recipe.data} is not what the run was "
+                f"{self.folder.path}: the training data of {self.recipes[0].data} is not what the run was "
                 "begun with, so it cannot go on; bring the old data back, or train anew into another folder"
             )
-        self.progress, self.epoch, self.step = [progress], progress.epoch, progress.step
-        self.loss_sum, self.seconds = np.array([progress.loss_sum]), progress.seconds
-        order.restore(random_state)
+        last = max(progress, key=lambda one: (one.epoch, one.step))  # others may have been done before
+        self.progress, self.epoch, self.step = progress, last.epoch, last.step
+        self.loss_sum = np.array([one.loss_sum for one in progress])
+        self.seconds = last.seconds * len(self.folders)
+        for order, random_state in zip(self.orders, random_states, strict=True):
+            order.restore(random_state)
         self.state = jax.tree.map(jnp.asarray, state)
+        if self.folders[1:]:  # killed between the state of all and those of each
+            self.save([i for i, one in enumerate(progress) if (one.epoch, one.step) == (last.epoch, last.step)])
 
     @property
     def done(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -193,7 +206,7 @@ class Loop(Trainer):
 
     @property
     def how_to_go_on(self) -> str:
-        return f"go on with --resume {self.folders[0].path}{', …' if self.folders[1:] else ''}"
+        return f"go on with --resume {self.root}"
 
     def end_epoch(self) -> None:
         params, recipe, active = self.state.params, self.recipes[0], self.active
@@ -223,13 +236,17 @@ class Loop(Trainer):
     def save(self, runs: list[int]) -> None:
         here = jax.device_get(self.state)  # once for all runs, not leaf by leaf
         for i in runs:
-            progress = dataclasses.replace(
+            self.progress[i] = dataclasses.replace(
                 self.progress[i],
                 step=self.step,
                 loss_sum=float(self.loss_sum[i]),
                 seconds=self.seconds / len(self.folders),
             )
-            self.folders[i].save_state(self.one(here, i), self.orders[i].state(), progress)
+        orders = [order.state() for order in self.orders]
+        if self.folders[1:]:  # first, and in one file: they go on together, from the same step
+            self.folder.save_states(here, orders, self.progress)
+        for i in runs:
+            self.folders[i].save_state(self.one(here, i), orders[i], self.progress[i])
         self.saved = time.monotonic()
 
     def finish(self) -> list[dict[str, Any]]:
@@ -242,6 +259,11 @@ class Loop(Trainer):
         if not self.folders[1:]:
             self.folder.save_curves(self.progress[0].rows)
         return results
+
+
+def stacked(runs: list[Any]) -> Any:
+    """The arrays of several runs with a leading axis of runs; those of one as they are."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs) if runs[1:] else runs[0]
 
 
 def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:

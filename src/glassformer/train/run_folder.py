@@ -7,10 +7,15 @@ tokenizer.json      of a run on texts: its symbols
 log.csv             epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss
 metrics.json        the result
 curves.png          loss and accuracy over the epochs
+.lock               while a process trains the run
+
+Of several seeds: seeds.toml with the recipe of all, a run folder seed-N for each, and where one program trains them
+all, a state.safetensors of all.
 """
 
+import contextlib
 import json
-import tomllib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,16 +24,22 @@ import jax
 import numpy as np
 
 from glassformer.data.tokeniser import Tokeniser, load_tokeniser
-from glassformer.errors import CheckpointError, FileError
-from glassformer.files import write_whole
+from glassformer.errors import CheckpointError, FileError, SettingError
+from glassformer.files import is_locked, locked, made, write_whole
 from glassformer.names import named_leaves
+from glassformer.reading import read_toml
 from glassformer.train.curves import curves
 from glassformer.train.jax_engine import State
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain, must_survive, to_plain, to_toml
-from glassformer.train.weights import FORMAT, fill, load_arrays, refuse_newer, save_arrays
+from glassformer.train.weights import FORMAT, fill, load_arrays, must_be_finite, refuse_newer, save_arrays
 
 TOKENISER = "tokenizer.json"
+RECIPE = "recipe.toml"
+SEEDS = "seeds.toml"
+STATE = "state.safetensors"
+WEIGHTS = "model.safetensors"
+SECONDS = 0.3  # to wait for the lock: who only asks for it (is_live) has it for less
 
 
 @dataclass(frozen=True)
@@ -67,26 +78,65 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def create(self, recipe: Recipe) -> None:
-        if (self.path / "state.safetensors").exists():
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Made and locked for training. Left empty, because the recipe was refused, it is removed again."""
+        busy = (
+            "a process is training this run now; wait until it ends, or stop it and go on with "
+            f"--resume {self.path}. For another run choose another folder with --out"
+        )
+        with made(self.path), locked(self.path, busy, SECONDS):
+            yield
+
+    def is_live(self) -> bool:
+        """Whether a process is training this run now; one that was killed is not."""
+        return is_locked(self.path)
+
+    def of_seed(self, seed: int) -> "RunFolder":
+        return RunFolder(self.path / f"seed-{seed}")
+
+    def create(self, recipe: Recipe, seeds: tuple[int, ...] = ()) -> None:
+        """With several seeds: the folder above their run folders."""
+        if self.has_begun:
             raise FileError(
                 f"{self.path}: holds a run already; continue it with --resume {self.path}, or choose another folder"
             )
+        self.save_recipe(recipe, seeds)
+
+    def save_recipe(self, recipe: Recipe, seeds: tuple[int, ...] = ()) -> None:
         must_survive(recipe)
-        write_whole(self.path / "recipe.toml", to_toml({"format": FORMAT, **to_plain(recipe)}))
+        head = {"format": FORMAT, "seeds": list(seeds)} if seeds else {"format": FORMAT}
+        name, other = (SEEDS, RECIPE) if seeds else (RECIPE, SEEDS)
+        write_whole(self.path / name, to_toml({**head, **to_plain(recipe)}))
+        (self.path / other).unlink(missing_ok=True)  # of a run that was killed before it began
+
+    def remove_seeds_if_refused(self) -> None:
+        """Where the recipe did not become a run of any seed, nothing stays."""
+        if not any(self.path.glob(f"seed-*/{RECIPE}")):
+            (self.path / SEEDS).unlink(missing_ok=True)
 
     def recipe(self) -> Recipe:
-        path = self.path / "recipe.toml"
-        try:
-            plain = tomllib.loads(path.read_text())
-        except FileNotFoundError:
+        recipe, seeds = self.recipe_and_seeds()
+        if seeds:
             raise CheckpointError(
-                f"{self.path}: not a run folder, it has no recipe.toml; run folders are written by `glassformer train`"
-            ) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            raise CheckpointError(f"{path}: cannot be read as TOML: {error}") from None
+                f"{self.path}: holds a run for each of {len(seeds)} seeds; name one: {self.of_seed(seeds[0]).path}"
+            )
+        return recipe
+
+    def recipe_and_seeds(self) -> tuple[Recipe, tuple[int, ...]]:
+        """The recipe, and the seeds that are trained with it; none where this is the folder of one run."""
+        several = (self.path / SEEDS).exists()
+        path = self.path / (SEEDS if several else RECIPE)
+        if not path.exists():
+            raise CheckpointError(
+                f"{self.path}: not a run folder, it has no {RECIPE}; run folders are written by `glassformer train`"
+            )
+        plain = read_toml(path, CheckpointError)
         refuse_newer(plain.pop("format", 0), path)  # before its settings, which may be new too
-        return from_plain(Recipe, plain)
+        seeds = plain.pop("seeds", None) if several else []
+        if several and not (isinstance(seeds, list) and all(type(one) is int for one in seeds) and len(set(seeds)) > 1):
+            raise CheckpointError(f"{path}: seeds is {seeds!r}, expected two or more whole numbers")
+        return from_plain(Recipe, plain), tuple(seeds)
 
     def save_tokeniser(self, tokeniser: Tokeniser) -> None:
         write_whole(self.path / TOKENISER, tokeniser.to_json())
@@ -98,31 +148,55 @@ class RunFolder:
 
     def save_model(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
         about = {"config": to_plain(recipe), "classes": classes, "epoch": epoch}
-        save_arrays(self.path / "model.safetensors", named_leaves(params), about)
+        save_arrays(self.path / WEIGHTS, named_leaves(params), about)
 
     def load_model(self, recipe: Recipe) -> tuple[Any, tuple[str, ...]]:
         """The kept weights, and the names of the classes."""
-        path = self.path / "model.safetensors"
+        path = self.path / WEIGHTS
+        if not path.exists() and (self.path / STATE).exists():
+            raise CheckpointError(
+                f"{path}: there is no such file; weights come with the end of the first epoch: go on with "
+                f"--resume {self.path}"
+            )
         arrays, about = load_arrays(path)
-        classes = about.get("classes") or map(str, range(recipe.model.input.classes))
-        return fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path), tuple(classes)
+        params = fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path)
+        must_be_finite(arrays, path)
+        classes = about.get("classes") or list(range(recipe.model.input.classes))
+        if not isinstance(classes, list):
+            raise CheckpointError(f"{path}: classes is {classes!r}, expected a list of names")
+        return params, tuple(map(str, classes))
+
+    @property
+    def has_begun(self) -> bool:
+        """False: training was killed before its first state was there, and nothing is lost if it starts over."""
+        files = self.path / STATE, self.path / WEIGHTS, *self.path.glob(f"seed-*/{STATE}")
+        return any(file.exists() for file in files)
 
     def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
         self.save_log(progress.rows)  # before the state, which alone says where the run stands
         arrays = named_leaves({"state": state, "order": order})
-        save_arrays(self.path / "state.safetensors", arrays, {"progress": asdict(progress)})
+        save_arrays(self.path / STATE, arrays, {"progress": asdict(progress)})
 
     def load_state(self, like: State) -> tuple[State, dict[str, np.ndarray], Progress]:
-        path = self.path / "state.safetensors"
+        state, (order,), (progress,) = self.load_states(like, 1)
+        return state, order, progress
+
+    def save_states(self, state: State, orders: list[dict[str, np.ndarray]], progress: list[Progress]) -> None:
+        """Of several runs that one program trains: each array has a leading axis of runs."""
+        arrays = named_leaves({"state": state, "order": {str(i): order for i, order in enumerate(orders)}})
+        save_arrays(self.path / STATE, arrays, {"progress": [asdict(one) for one in progress]})
+
+    def load_states(self, like: State, runs: int) -> tuple[State, list[dict[str, np.ndarray]], list[Progress]]:
+        """Of one run or of several."""
+        path = self.path / STATE
         arrays, about = load_arrays(path)
-        order = {n.removeprefix("order."): array for n, array in arrays.items() if n.startswith("order.")}
-        rest = {n.removeprefix("state."): array for n, array in arrays.items() if n.startswith("state.")}
-        try:
-            plain = about["progress"]
-            progress = Progress(**plain | {"rows": tuple(Row(**row) for row in plain["rows"])})
-        except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{path}: its record of progress is incomplete ({error})") from None
-        return fill(like, rest, path), order, progress
+        plain = about.get("progress") if runs > 1 else [about.get("progress")]
+        if not isinstance(plain, list) or len(plain) != runs:
+            raise CheckpointError(f"{path}: its record of progress is incomplete, expected that of {runs} runs")
+        before = [f"order.{i}." for i in range(runs)] if runs > 1 else ["order."]
+        state = fill(like, with_prefix(arrays, "state."), path)
+        must_be_finite(with_prefix(arrays, "state.params."), path)
+        return state, [with_prefix(arrays, prefix) for prefix in before], [progress_of(one, path) for one in plain]
 
     def save_log(self, rows: tuple[Row, ...]) -> None:
         lines = ["epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss"]
@@ -138,3 +212,15 @@ class RunFolder:
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         write_whole(self.path / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+
+
+def with_prefix(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def progress_of(plain: Any, path: Path) -> Progress:
+    try:
+        rows = tuple(from_plain(Row, row) for row in plain["rows"])
+        return from_plain(Progress, {**plain, "rows": rows})
+    except (KeyError, TypeError, SettingError) as error:
+        raise CheckpointError(f"{path}: its record of progress is incomplete ({error})") from None

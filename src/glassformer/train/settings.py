@@ -5,12 +5,12 @@ stands for the kind with its defaults: `start = "sinusoidal"`. Unknown keys are 
 """
 
 import dataclasses
-import json
 import math
 import tomllib
 import types
 import typing
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -162,14 +162,22 @@ def parse(text: str) -> Any:
 def checked(expected: Any, value: Any, name: str) -> Any:
     """The value, of the expected type: a whole number will do for a float, but "5" and true are no numbers."""
     try:
-        from pydantic import TypeAdapter, ValidationError
+        from pydantic import ValidationError
     except ImportError:  # a bare JAX machine: settings are taken as they come
         return bare(value)
     try:
-        return TypeAdapter(expected).validate_python(bare(value), strict=True)
+        return validator(expected).validate_python(bare(value), strict=True)
     except ValidationError as error:
         message = error.errors()[0]["msg"]
         raise SettingError(f"{name}: {value!r} came; {message[0].lower()}{message[1:]}") from None
+
+
+@lru_cache(maxsize=512)
+def validator(expected: Any) -> Any:
+    """Made once for each type: to make one takes as long as a hundred checks."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(expected)
 
 
 def bare(value: Any) -> Any:
@@ -179,30 +187,16 @@ def bare(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def to_toml(plain: dict[str, Any], header: str = "") -> str:
+def to_toml(plain: dict[str, Any]) -> str:
     """Nested dictionaries of plain values as TOML."""
-    lines = [f"{name} = {toml_value(value)}" for name, value in plain.items() if not isinstance(value, dict)]
-    text = "\n".join(([f"[{header}]"] if header else []) + lines) + "\n"
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            text += "\n" + to_toml(value, f"{header}.{name}".lstrip("."))
-    return text
+    import tomlkit  # here: a machine that only reads recipes needs none
 
-
-def toml_value(value: Any) -> str:
-    """JSON's spelling of text and numbers is TOML's too."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {toml_value(one)}" for name, one in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return tomlkit.dumps(plain)
 
 
 def must_survive(settings: Any) -> None:
     """Refuse settings that would not be the same when they are read back from the file that they are written to."""
-    if why := unregistered(settings):
+    if why := unregistered(settings) or unwritable(to_plain(settings)):
         raise SettingError(f"the recipe cannot be written down: {why}")
     try:
         back = from_plain(type(settings), tomllib.loads(to_toml(to_plain(settings))))
@@ -210,6 +204,18 @@ def must_survive(settings: Any) -> None:
         raise SettingError(f"the recipe cannot be written down and read back: {error}") from None
     if back != settings:
         raise SettingError(f"the recipe cannot be written down and read back: {difference(settings, back)}")
+
+
+def unwritable(plain: Any, name: str = "") -> str:
+    """The first value that no file can hold so that it means the same again, and what to do."""
+    if isinstance(plain, dict | list):
+        inside = plain.items() if isinstance(plain, dict) else enumerate(plain)
+        return next(filter(None, (unwritable(value, f"{name}.{key}".lstrip(".")) for key, value in inside)), "")
+    if isinstance(plain, float) and math.isnan(plain):
+        return f"{name} is nan, expected a number"
+    if isinstance(plain, str) and not plain.isascii() and plain.encode("utf-8", "ignore").decode() != plain:
+        return f"{name} is {plain!r}, which is not Unicode text; give the file or folder another name"
+    return ""
 
 
 def parts_of(settings: Any, name: str) -> Iterator[tuple[str, Any, Any]]:

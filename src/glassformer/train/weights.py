@@ -1,6 +1,7 @@
 """Weights and training state as safetensors: named arrays, settings in the metadata, nothing that can run code."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from safetensors.numpy import save
 from glassformer.errors import CheckpointError
 from glassformer.files import write_whole
 from glassformer.names import named_leaves, nearest, with_leaves
+from glassformer.reading import parse_json
 
 FORMAT = 1  # raised when an older release could not read the file
 
@@ -27,7 +29,7 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise CheckpointError(f"{path}: there is no such file; a run folder is written by `glassformer train`")
     try:
         with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {}).get("glassformer", "null"))
+            about = parse_json((file.metadata() or {}).get("glassformer", "null"), path, CheckpointError)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
         raise CheckpointError(f"{path}: damaged or not a safetensors file ({error})") from None
@@ -35,6 +37,21 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise CheckpointError(f"{path}: not written by glassformer (its metadata has no settings)")
     refuse_newer(about.get("format", 0), path)
     return arrays, about
+
+
+def must_be_finite(arrays: Mapping[str, Any], where: str | Path) -> None:
+    """Refuse weights with which nothing can be computed."""
+    bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+    if bad:
+        raise CheckpointError(
+            f"{where}: {not_finite(bad, len(arrays))}. The training diverged, or the file is damaged: bring back a "
+            "good copy, or train anew with a lower learning rate (--lr)"
+        )
+
+
+def not_finite(names: list[str], total: int) -> str:
+    some = ", ".join(names[:3]) + (", …" if names[3:] else "")
+    return f"{len(names)} of {total} tensors hold values that are not finite (NaN or infinite): {some}"
 
 
 def refuse_newer(version: Any, where: str | Path) -> None:
