@@ -23,6 +23,7 @@ import glassformer
 from glassformer.data.dataset import Dataset, cut, digest
 from glassformer.predict.run import Run
 from glassformer.train.fit import resume
+from glassformer.train.loop import Listener
 from glassformer.train.weights import load_arrays
 
 from .native.compiled import c_compiler
@@ -136,3 +137,25 @@ def test_it_resumes_to_the_same_end(name: str, tmp_path: Path) -> None:
             assert_close(found["weights"][weight]["sums"], there["sums"])
     assert found["test_loss"] == pytest.approx(expected["test_loss"], rel=CLOSE)
     assert found["test_accuracy"] == pytest.approx(expected["test_accuracy"], abs=1.5 / TESTS)
+
+
+def test_that_the_native_engine_rounds_otherwise_is_said_once(tmp_path: Path) -> None:
+    c_compiler()
+    _, data = opened("mlp")
+
+    class Notices(Listener):
+        def __init__(self) -> None:
+            self.said: list[str] = []
+
+        def notice(self, text: str) -> None:
+            self.said.append(text)
+
+        def chunk(self, *about: Any) -> bool:
+            return True
+
+    copy, first, second = tmp_path / "mlp", Notices(), Notices()
+    shutil.copytree(BEFORE / "mlp", copy)
+    resume(copy, first, data=data)
+    assert first.said == ["the native engine rounds otherwise than when this run was begun; it goes on"]
+    resume(copy, second, data=data)
+    assert second.said == []

@@ -27,6 +27,7 @@ static int all_finite(const float *x, int n)
     return 1;
 }
 
+#ifndef GF_FORWARD_ONLY
 static int learn(job *work)
 {
     float *before = room(PARAMETERS * sizeof *before), *gradient = room(PARAMETERS * sizeof *gradient);
@@ -52,6 +53,7 @@ static int learn(job *work)
     free(before), free(gradient);
     return good;
 }
+#endif
 
 int main(int argc, char **argv)
 {

@@ -22,6 +22,7 @@ class Engine(Protocol):
     """State in, state out, some steps of an epoch at a time."""
 
     name: str
+    rounding: int  # raised when the same steps are rounded otherwise than before
     recipe: Recipe
     total: int  # samples there are
     count: int  # samples in an epoch

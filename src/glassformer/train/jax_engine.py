@@ -38,7 +38,7 @@ class Batches(NamedTuple):
 
 
 class JaxEngine:
-    name = "jax"
+    name, rounding = "jax", 0
 
     def __init__(
         self, recipe: Recipe, train: Any, seeds: tuple[int, ...], last: optax.GradientTransformation | None = None

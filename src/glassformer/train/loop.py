@@ -125,7 +125,8 @@ class Loop(Trainer):
         super().__init__([with_seed(recipe, seed) for seed in seeds] or [recipe], engine)
         self.folder, self.listener, self.data, self.root = folder, listener, data, root or folder.path
         self.folders = [folder.of_seed(seed) for seed in seeds] or [folder]
-        self.progress = [Progress(data_digest=digest(data.train))] * len(self.folders)
+        begun = Progress(data_digest=digest(data.train), rounding=engine.rounding)
+        self.progress = [begun] * len(self.folders)
         self.loss_sum, self.seconds = np.zeros(len(self.folders)), 0.0  # of the epoch under way
         self.steps_at_once = 8  # of a chunk; found out while running
         self.saved = time.monotonic()
@@ -149,6 +150,11 @@ class Loop(Trainer):
                 f"{self.folder.path}: the training data of {self.recipes[0].data} is not what the run was "
                 "begun with, so it cannot go on; bring the old data back, or train anew into another folder"
             )
+        if progress[0].rounding != self.engine.rounding:
+            self.listener.notice(
+                f"the {self.engine.name} engine rounds otherwise than when this run was begun; it goes on"
+            )
+            progress = [dataclasses.replace(one, rounding=self.engine.rounding) for one in progress]
         last = max(progress, key=lambda one: (one.epoch, one.step))  # others may have been done before
         self.progress, self.epoch, self.step = progress, last.epoch, last.step
         self.loss_sum = np.array([one.loss_sum for one in progress])
@@ -290,7 +296,9 @@ def after_epoch(recipe: Recipe, progress: Progress, row: Row) -> Progress:
     patience = recipe.validation.patience
     out_of_patience = bool(patience and row.epoch - best_epoch >= patience)
     done = row.epoch >= recipe.training.epochs or out_of_patience
-    return Progress(epoch=row.epoch, best_epoch=best_epoch, rows=rows, done=done, data_digest=progress.data_digest)
+    return dataclasses.replace(
+        progress, epoch=row.epoch, step=0, loss_sum=0.0, seconds=0.0, best_epoch=best_epoch, rows=rows, done=done
+    )
 
 
 def best(rows: tuple[Row, ...], min_delta: float, *, by_loss: bool = False) -> int:

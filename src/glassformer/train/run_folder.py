@@ -68,6 +68,7 @@ class Progress:
     rows: tuple[Row, ...] = field(default_factory=tuple)
     done: bool = False
     data_digest: str = ""  # of the training samples; empty in runs that were begun before it was kept
+    rounding: int = 0  # the engine's, when this was written; 0 in runs that were begun before it was kept
 
     @property
     def best(self) -> Row:

@@ -75,7 +75,7 @@ static training begin(const job *work)
 {
     training all = {.work = work, .groups = groups_of(work->batch)};
     all.arenas = gradient_of(work, work->shards);
-    all.own = all.arenas + (size_t)(COLUMN_PARTS ? all.groups : work->threads) * ARENA;
+    all.own = all.arenas + (size_t)(COLUMN_PARTS > 0 ? all.groups : work->threads) * ARENA;
     return all;
 }
 
@@ -122,7 +122,7 @@ static void take_shard(training *all, int thread, int step, int shard)
     for (int i = 0; i < SUMMED; i++) memset(gradient + summed[i][0], 0, (size_t)(summed[i][1] - summed[i][0]) * sizeof *gradient);
     share_out(groups_of(size), shard, work->shards, &from, &to);
     for (int group = from; group < to; group++) {
-        float *arena = all->arenas + (size_t)(COLUMN_PARTS ? group : thread) * ARENA;
+        float *arena = all->arenas + (size_t)(COLUMN_PARTS > 0 ? group : thread) * ARENA;
         const input *images[SAMPLES];
         int32_t labels[SAMPLES];
         float share[SAMPLES];
@@ -174,7 +174,7 @@ static int stage_of(const job *work, int phase)
     const int stage = phase % stages(work);
     if (stage == TAKE_SHARDS) return stage;
     if (stage == stages(work) - 1) return UPDATE;
-    return stage == 1 && COLUMN_PARTS ? TAKE_COLUMNS : SQUARES;
+    return stage == 1 && COLUMN_PARTS > 0 ? TAKE_COLUMNS : SQUARES;
 }
 
 static int items_of_step(void *argument, int phase)
@@ -221,7 +221,7 @@ int gf_job_size(void) { return (int)sizeof(job); }
 
 int64_t gf_training_space(const job *work)
 {
-    const int64_t arenas = COLUMN_PARTS ? groups_of(work->batch) : work->threads;
+    const int64_t arenas = COLUMN_PARTS > 0 ? groups_of(work->batch) : work->threads;
     return (int64_t)work->shards * GRADIENT + arenas * ARENA + (int64_t)work->threads * OWN;
 }
 
