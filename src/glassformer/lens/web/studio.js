@@ -14,8 +14,8 @@ const LOOK_AGAIN = 3000; // milliseconds between two looks at the list of runs
 const KEYS = [["z", "undo"], ["c", "clear"], ["e", "eraser"], ["[ ]", "samples"], ["r", "random"], ["b", "backward"]];
 const TABS = [["look", "Look", "the input, the answer, the attention"], ["every", "Every number", "the whole trace, forward and backward"], ["watch", "Watch", "runs, as they are trained"]];
 
-export function openStudio(root, { start }) {
-  const chosen = remembered({ run: start, compare: "", tab: "look", watched: "" });
+export function openStudio(root) {
+  const chosen = remembered({ run: "", compare: "", tab: "look", watched: "" });
   let runs = [];
   let shown = ""; // tab, runs and their epochs, as they were last drawn
   let open = ""; // the tab
@@ -114,5 +114,5 @@ export function openStudio(root, { start }) {
   return { times: look.stopwatch.times, chosen, columns: look.columns, asking, every, source: source.now, runs: () => runs, choose };
 }
 
-const written = document.getElementById("studio");
-if (written) window.studio = openStudio(document.getElementById("view"), JSON.parse(written.textContent));
+const root = document.getElementById("studio");
+if (root) window.studio = openStudio(root);
