@@ -15,7 +15,10 @@ def studio(
         "127.0.0.1"
     ),
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="port to listen on; 0: that of the last time, 8765, or a free one", show_default="0")
+        int,
+        typer.Option(
+            min=0, max=65535, help="port to listen on; 0: that of the last time, 8765, or a free one", show_default="0"
+        ),
     ] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="print the address and open no browser")] = False,
     code: Code = None,

@@ -15,7 +15,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock, Semaphore, Thread
-from typing import Any
+from typing import Any, cast
 
 from glassformer.errors import GlassformerError
 from glassformer.lens.studio.http_errors import HTTPError, TooLongError, busy
@@ -80,14 +80,15 @@ class WorkQueue:
         with self.ending:
             if self.is_stopped:
                 raise EOFError
-            self.pipe, theirs = SPAWN.Pipe()
+            pipe, theirs = SPAWN.Pipe()
+            self.pipe = cast(Connection, pipe)
             self.process = SPAWN.Process(target=work_for, args=(theirs, loaded_code()), daemon=True)
             self.process.start()
             theirs.close()
-        if not self.pipe.poll(START_SECONDS):
+        if not pipe.poll(START_SECONDS):
             raise EOFError
-        self.pipe.recv()
-        return self.pipe
+        pipe.recv()
+        return cast(Connection, pipe)
 
     def kill(self) -> None:
         with self.ending:
