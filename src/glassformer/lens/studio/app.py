@@ -38,6 +38,7 @@ class Studio:
         self.watchers = Watchers(partial(reads.run, standing_of), partial(self.look_at, worker.look))
         self.too_slow: dict[Path, tuple[Any, float]] = {}  # run -> its files then, and when
         self.listing: asyncio.Task[bytes] | None = None
+        self.is_stopped = False
         self.waiting: set[asyncio.Future[Any]] = set()  # work that somebody waits for
 
     def app(self) -> Starlette:
@@ -67,6 +68,7 @@ class Studio:
 
     def stop(self) -> None:
         """Streams end; what waits is given up."""
+        self.is_stopped = True
         self.watchers.stop()
         for job in tuple(self.waiting):
             job.cancel()
@@ -134,6 +136,8 @@ class Studio:
     async def while_here(self, request: Request, work: Awaitable[Any]) -> Any:
         """The work's result; where the client goes away before its turn comes, it is not begun."""
         job = asyncio.ensure_future(work)
+        if self.is_stopped:
+            job.cancel()
         gone = asyncio.ensure_future(until_gone(request))
         self.waiting.add(job)
         try:
