@@ -45,16 +45,18 @@ export function openStudio(root) {
   // The input is another, or who looks at it.
   function changed(since = null) {
     if (chosen.tab === "look") look.look(since);
-    else every.want(() => ({ run: chosen.run, input: source.named() }));
+    else every.want(() => ({ run: chosen.run, input: source.named(), missing: source.now().missing() }));
   }
 
   function choose(changes) {
+    const goes = Object.entries(changes).some(([key, value]) => chosen[key] !== value);
     Object.assign(chosen, changes);
     if ((runOf(chosen.run)?.state ?? "broken") === "broken") chosen.run = runs.find((run) => run.state !== "broken").name;
     const partner = runOf(chosen.compare);
     if (!partner || partner.name === chosen.run || reads(partner) !== reads(runOf(chosen.run))) chosen.compare = "";
     if (!runOf(chosen.watched)) chosen.watched = (runs.find((run) => run.state === "training") ?? runOf(chosen.run)).name;
     remember(chosen);
+    if (JSON.stringify(history.state?.studio) !== JSON.stringify(chosen)) history[goes ? "pushState" : "replaceState"]({ studio: { ...chosen } }, "");
     draw();
   }
 
@@ -107,6 +109,11 @@ export function openStudio(root) {
     b: notEvery(() => asked().set({ mode: asked().settings().mode === "forward" ? "backward" : "forward" })),
     ",": notEvery(() => asked().turn(-1)), ".": notEvery(() => asked().turn(1)), t: notEvery(turnTheme),
     head: (head) => notEvery(() => asked().set({ head }))(),
+  });
+  window.addEventListener("popstate", ({ state }) => { // Back, and forward again
+    if (!state?.studio || !runs.length) return;
+    Object.assign(chosen, state.studio);
+    choose({});
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
 
