@@ -1,7 +1,7 @@
 """The studio under load, by hand: `python scripts/studio_load.py [--idle 2000] [--looks 500] [--minutes 10]`.
 
-It starts a studio on two small runs and prints counts, how long a new visitor's first page takes, and megabytes.
-tests/lens/test_studio_load.py does the same in small.
+It starts a studio on an empty folder (the model that comes along answers) and prints counts, how long a new visitor's
+first page takes, and megabytes. tests/lens/test_studio_faults.py does the same in small.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 COMMAND = [sys.executable, "-c", "from glassformer.cli import main; main()"]
 SHIPPED = "-"
+KINDS = {"list": 3, "sample": 3, "look": 10, "view": 1, "watch": 1, "bomb": 0.3, "drop": 3}  # how often, of 21
 LONGEST = 90.0  # seconds that an answer may take before it counts as a hang
 
 
@@ -130,7 +131,7 @@ def mixed_load(studio: Served, minutes: float, clients: int = 8) -> dict[str, An
         rng = random.Random(seed)
         while time.monotonic() < end:
             image = base64.b64encode(rng.randbytes(784)).decode()
-            kind = rng.choices(["list", "sample", "look", "view", "bomb", "drop", "watch"], [3, 3, 10, 1, 0.3, 3, 1])[0]
+            kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
             if kind == "list":
                 status = studio.ask("GET", "/api/runs")[0]
             elif kind == "sample":

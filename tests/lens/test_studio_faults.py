@@ -1,6 +1,7 @@
 """What would take the studio down, or keep others out of it, costs its own row, request or connection alone."""
 
 import asyncio
+import importlib.util
 import json
 import os
 import re
@@ -31,6 +32,7 @@ from glassformer.train.weights import save_arrays
 
 from .studio_runs import make_run
 
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 TOKEN, HOST = "3wKq-xV8_pZt", "127.0.0.1:8765"
 WORK = WorkQueue()  # one process for all tests
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes, links and modes of files")
@@ -148,11 +150,11 @@ def test_a_damaged_or_hostile_run_costs_its_own_row(
             assert rows[name]["error"] == "its name cannot be sent; give the folder another"
             assert client.get("/api/sample", params={"run": name, "index": 0}).status_code == 404
         monkeypatch.setattr(WORK, "seconds", work_queue.WORK_SECONDS)
-        for name in ("device as log", "pipe as weights"):
-            seen = client.post("/api/preview", json={"runs": [name, "good"], "input": {"sample": 0}}).json()["views"]
-            assert name.split()[-1] in seen[0]["error"] or "model.safetensors" in seen[0]["error"]
-            assert "tensors" in seen[1]
-            assert client.get("/api/watch", params={"run": name}).status_code == 400
+        ask = {"runs": ["device as log", "good"], "input": {"sample": 0}}
+        refused, seen = client.post("/api/preview", json=ask).json()["views"]
+        assert "log.csv" in refused["error"]
+        assert "tensors" in seen
+        assert client.get("/api/watch", params={"run": "pipe as weights"}).status_code == 400
 
 
 @posix
@@ -288,6 +290,25 @@ def test_idle_and_half_open_connections_keep_nobody_out(tmp_path: Path, monkeypa
         assert not is_closed(opened[-1])  # the oldest went first
         for one in opened:
             one.close()
+
+
+def test_under_load_everybody_is_answered_or_told_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """scripts/studio_load.py in small."""
+    spec = importlib.util.spec_from_file_location("studio_load", SCRIPTS / "studio_load.py")
+    assert spec is not None
+    assert spec.loader is not None
+    load = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(load)
+    monkeypatch.setattr(connections, "MOST_OF_ONE", 150)
+    monkeypatch.setattr(WORK, "places", threading.Semaphore(20))
+    with serving(tmp_path) as (_, port):
+        studio = load.Served(None, port, TOKEN)
+        load.idle_connections(studio, 200, 20)  # it fails where a new visitor is kept out
+        looks = load.many_looks(studio, 60)
+        assert looks["answered"] + looks["told to wait"] == 60
+        assert looks["answered"] >= 20
+        mixed = load.mixed_load(studio, 0.01)
+        assert {name.split()[1] for name in mixed if name.split()[0] in load.KINDS} <= {"200", "400", "503"}
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
