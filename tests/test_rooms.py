@@ -14,6 +14,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "shapes",
     "errors",
     "names",
+    "reading",
     "files",
     "memory",
     "reading",
