@@ -18,7 +18,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "files",
     "memory",
     "reading",
-    "compiled_cache",
+    "user_cache",
     "tables",
     "probabilities",
     "formula_functions",

@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from glassformer.files import locked
+
 from .studio_runs import make_run
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc"),
 ]
-COMMAND = [sys.executable, "-c", "from glassformer.files import locked
-from glassformer.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from glassformer.cli import main; main()"]
 CLIENTS = 200
 EPOCHS = 8
 MEGABYTE = 1 << 20

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.compiled_cache import cache_folder
 from glassformer.errors import EngineError
 from glassformer.native import build
+from glassformer.user_cache import cache_folder
 
 from .compiled import c_compiler
 

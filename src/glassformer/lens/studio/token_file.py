@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from glassformer.errors import FileError
 from glassformer.lens.studio.json_bytes import json_bytes
-from glassformer.native.build import cache_folder
 from glassformer.reading import parse_json
+from glassformer.user_cache import cache_folder
 
 TOKEN = re.compile(r"[\w-]{32}", re.ASCII)
 
@@ -29,7 +29,7 @@ class Kept(NamedTuple):
 def file_of(runs: Path) -> Path:
     """Beside what is compiled, not in the folder of runs."""
     name = hashlib.sha256(os.fsencode(runs.resolve())).hexdigest()[:32]
-    return cache_folder().parent / "studio" / f"{name}.json"
+    return cache_folder("studio") / f"{name}.json"
 
 
 def read(file: Path) -> Kept | None:
