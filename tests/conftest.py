@@ -29,6 +29,8 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # nor are our modules, by the hundred processes that tests start
+
 import jax  # noqa: E402 - it reads the environment
 
 from glassformer import registry  # noqa: E402
