@@ -1,7 +1,6 @@
 """Recipes on the way in: what is accepted, what is refused and with which words, and what a run writes down."""
 
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,6 @@ from glassformer.train.rng import Threefry
 from glassformer.train.settings import from_plain, to_plain, to_toml, with_changes
 
 from .small import small_data
-
-
-class Quick(JaxEngine):
-    """Compiled without optimising: two steps are all it runs."""
-
-    def compiled(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0}, **options)
 
 
 def through_toml(recipe: Recipe) -> Recipe:
@@ -54,7 +46,7 @@ def test_every_preset_takes_a_step(name: str) -> None:
     """At a constant rate, for a warm-up begins at zero."""
     data = small_data()
     recipe = with_changes(resolved(preset(name), data), ["training.batch=60", "optimiser.schedule.kind=constant"])
-    engine = Quick(recipe, data.train, (1,))
+    engine = JaxEngine(recipe, data.train, (1,))
     params = engine.compiled(recipe.model.init)(jax.random.key(1))
     before = jax.tree.map(np.array, params)
     state, losses = engine.run(engine.start(params), engine.batches([np.arange(103)], 1), 0, 2)
