@@ -39,6 +39,11 @@ from glassformer.native import build  # noqa: E402
 MOST = 3 << 30  # bytes of one process
 
 
+def pytest_collection_finish() -> None:
+    """What was imported stays: no collection of garbage need look at it again."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     own = tmp_path_factory.getbasetemp()

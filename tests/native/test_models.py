@@ -56,7 +56,7 @@ MODELS: dict[str, Network] = {
     "mlp": MLP(images=GREY, hidden=(33,)),
     "mlp, two hidden layers": MLP(images=COLOURS, hidden=(17, 10)),
 }
-# One of each class, with widths that fill no vector, colours, patches of 7: the others are slow, for each compiles its C.
+# One of each class, with widths that fill no vector, colours, patches of 7. The others are slow: each compiles its C.
 QUICK = (
     "patch attention, odd widths",
     "patch block, normed, residual, w_o",

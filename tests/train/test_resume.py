@@ -21,6 +21,7 @@ from ..cli.command import PLAIN, glassformer
 from .small import MADE, Stop, assert_same_run, small_data, small_recipe, small_samples, write_npz
 
 slow = pytest.mark.slow
+QUICK = ("adamw", "xorshift")  # one of each engine
 EPOCHS = 2
 WRITES = 3 + EPOCHS * 3 + 2  # recipe, log, state; each epoch's model, log, state; metrics, curves
 
@@ -106,7 +107,7 @@ def begin(kind: str, data_file: str, path: Path, listener: Listener) -> Loop:
     return made
 
 
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind in QUICK else slow) for kind in MADE])
 def test_stopped_in_the_middle_of_an_epoch(
     kind: str, data_file: str, whole: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
