@@ -215,6 +215,11 @@ def test_a_killed_run_is_known_at_once(tmp_path: Path, good: Path) -> None:
         assert standing_of(place).state == "training"  # an epoch may take hours
     os.utime(path / "log.csv") if (path / "log.csv").exists() else os.utime(path / "recipe.toml")
     assert standing_of(place).state == "stopped"
+    (path / ".lock").unlink()
+    (tmp_path / "mine").write_text("what a link leads to is not touched")
+    (path / ".lock").symlink_to(tmp_path / "mine")
+    assert standing_of(place).state == "training"
+    assert (tmp_path / "mine").read_text() == "what a link leads to is not touched"
 
 
 # ---- requests

@@ -154,7 +154,7 @@ def last_change(path: Path) -> float:
 
 def is_live(path: Path) -> bool | None:
     """Whether a process trains it now; None where that cannot be told."""
-    if not (path / LOCK).is_file():
+    if (path / LOCK).is_symlink() or not (path / LOCK).is_file():  # asking for a lock opens its file for writing
         return None
     try:
         with FileLock(path / LOCK, timeout=0):
