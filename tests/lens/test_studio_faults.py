@@ -60,7 +60,7 @@ def listed(client: TestClient) -> dict[str, dict[str, Any]]:
     """The rows, when all are read."""
     while True:
         rows = {run["name"]: run for run in client.get("/api/runs").json()["runs"]}
-        if all(run["error"] != runs.STILL_READ.plain["error"] for run in rows.values()):
+        if all(run["error"] != runs.STILL_READ["error"] for run in rows.values()):
             return rows
 
 
@@ -214,6 +214,11 @@ def test_a_killed_run_is_known_at_once(tmp_path: Path, good: Path) -> None:
         assert standing_of(place).state == "training"  # an epoch may take hours
     assert (path / ".lock").exists()
     assert standing_of(place).state == "stopped"
+    (path / ".lock").unlink()
+    (tmp_path / "mine").write_text("what a link leads to is not touched")
+    (path / ".lock").symlink_to(tmp_path / "mine")
+    assert standing_of(place).state == "training"
+    assert (tmp_path / "mine").read_text() == "what a link leads to is not touched"
 
 
 # ---- requests

@@ -16,7 +16,7 @@ all, a state.safetensors of all.
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,8 @@ class RunFolder:
         return load_tokeniser(path) if path.exists() else None
 
     def save_model(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
-        about = {"config": to_plain(recipe), "classes": classes, "epoch": epoch}
+        engine = replace(recipe.engine, threads=0)  # any number gives the same file
+        about = {"config": to_plain(replace(recipe, engine=engine)), "classes": classes, "epoch": epoch}
         save_arrays(self.path / WEIGHTS, named_leaves(params), about)
 
     def load_model(self, recipe: Recipe) -> tuple[Any, tuple[str, ...]]:

@@ -183,13 +183,15 @@ class Runs:
         if self.waiting:
             if self.task is None or self.task.done():
                 self.task = asyncio.create_task(self.read_waiting())
+            while not (self.read or self.task.done()):  # the process that reads is being started
+                await asyncio.wait({self.task}, timeout=0.05)
             await asyncio.wait({self.task}, timeout=LIST_SECONDS)
         return await asyncio.to_thread(self.rows)
 
     def found(self) -> dict[Path, Any]:
-        """Each run, and when its files were written."""
+        """Each run, and when its files were written; first the one that is known to be sound."""
         self.known = self.folders()
-        return {path: times_of(path) for path in (*self.known.values(), shipped())}
+        return {path: times_of(path) for path in (shipped(), *self.known.values())}
 
     async def read_waiting(self) -> None:
         while self.waiting:

@@ -138,7 +138,8 @@ async def serving(folder: Path, address: Address, ready: Callable[[], None]) -> 
         timeout_graceful_shutdown=STREAM_SECONDS,
     )
     raise_file_limit()
-    looks.warm()
+    for queue in (looks, reads):
+        queue.warm()
     try:
         await Server(config, studio, ready).serve(sockets=[address.listener])
     finally:
