@@ -38,7 +38,7 @@ def make_run(path: Path, kind: str, seed: int = 0, epochs: int = 3) -> Path:
         recipe = replace(recipe, data=str(file))
     data = load_for(recipe, recipe.data)
     recipe, folder = resolved(recipe, data), RunFolder(path)
-    folder.create(recipe)
+    folder.save_recipe(recipe)
     if data.tokeniser is not None:
         folder.save_tokeniser(data.tokeniser)
     folder.save_model(recipe, grown(recipe.model, seed), data.classes, epoch=2)

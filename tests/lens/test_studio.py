@@ -337,9 +337,11 @@ def test_a_picture_is_prepared_as_predict_does(client: TestClient, folder: Path)
     for kind in ("PNG", "JPEG", "WEBP"):
         file = io.BytesIO()
         Image.fromarray(paper).save(file, kind, **({"lossless": True} if kind == "WEBP" else {}))
-        (seen,) = client.post(
+        answer = client.post(
             "/api/preview", json={"runs": ["vit-run"], "input": {"picture": in_base64(file.getvalue())}}
-        ).json()["views"]
+        )
+        assert answer.status_code == 200, answer.text
+        (seen,) = answer.json()["views"]
         pixels = np.asarray(Image.open(file).convert("L"))[..., None]
         image, _ = prepare(pixels, run.images.shape)
         assert np.abs(np.frombuffer(base64.b64decode(seen["input"]["pixels"]), np.uint8) - image.ravel()).max() == 0
@@ -862,7 +864,8 @@ def test_one_watcher_tells_all_and_drops_who_does_not_listen(tmp_path: Path, mon
         assert len(late_events[0][1]["epochs"]) == 40
         watchers.stop()
 
-    asyncio.run(scene())
+    with locked(path):
+        asyncio.run(scene())
 
 
 def test_a_run_that_begins_anew_is_told_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

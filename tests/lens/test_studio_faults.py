@@ -87,9 +87,9 @@ def sparse(path: Path) -> None:
         file.truncate(1 << 40)
 
 
-def with_depth(run: Path) -> None:
+def with_depth(run: Path, depth: int = 2_000_000) -> None:
     recipe = run / "recipe.toml"
-    recipe.write_text(re.sub(r"depth = \d+", "depth = 2000000", recipe.read_text()))
+    recipe.write_text(re.sub(r"depth = \d+", f"depth = {depth}", recipe.read_text()))
 
 
 DEEP = "[" * 3000 + "]" * 3000
@@ -161,8 +161,8 @@ def test_a_damaged_or_hostile_run_costs_its_own_row(
 def test_a_run_that_takes_too_long_is_not_tried_again_at_once(
     tmp_path: Path, good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model of two million blocks; what limits there are on sizes elsewhere is not what is tried here."""
-    with_depth(copied(good, tmp_path / "endless"))
+    """A model of a thousand blocks."""
+    with_depth(copied(good, tmp_path / "endless"), 1000)
     copied(good, tmp_path / "good")
     with client_of(tmp_path) as client:
 
@@ -172,7 +172,7 @@ def test_a_run_that_takes_too_long_is_not_tried_again_at_once(
         with monkeypatch.context() as patch:
             patch.setattr(WORK, "seconds", 1.0)
             endless = previewed("endless")
-        assert "was stopped" in endless["error"] or "depth" in endless["error"]
+        assert "was stopped" in endless["error"]
         assert "tensors" in previewed("good")
         process = asyncio.run(WORK.run(os.getpid))
         assert list(previewed("endless")) == ["error"]
@@ -217,7 +217,7 @@ def test_a_killed_run_is_known_at_once(tmp_path: Path, good: Path) -> None:
     (path / ".lock").unlink()
     (tmp_path / "mine").write_text("what a link leads to is not touched")
     (path / ".lock").symlink_to(tmp_path / "mine")
-    assert standing_of(place).state == "training"
+    assert standing_of(place).state == "stopped"
     assert (tmp_path / "mine").read_text() == "what a link leads to is not touched"
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -27,11 +27,16 @@ def read_image(path: Path) -> np.ndarray:
 
 def read_on_white(path: Path) -> tuple[np.ndarray, bool]:
     """As `read_image`, but transparent pixels let white paper through; and whether there were any."""
+    return decode_on_white(open_plain(path, DataError, "an image"), path)
+
+
+def decode_on_white(file: BinaryIO, name: str | Path) -> tuple[np.ndarray, bool]:
+    """The same of a file that is open; messages say its name."""
     from PIL import Image
 
-    image = open_image(path)
+    image = decoded(file, name)
     if image.mode.startswith(DEEP):
-        raise DataError(f"{path}: more than 8 bits per pixel (mode {image.mode}); save it with 8 bits")
+        raise DataError(f"{name}: more than 8 bits per pixel (mode {image.mode}); save it with 8 bits")
     mode = "L" if image.mode in GREY else "RGB"
     transparent = image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255
     if transparent:
@@ -40,11 +45,10 @@ def read_on_white(path: Path) -> tuple[np.ndarray, bool]:
     return pixels if pixels.ndim == 3 else pixels[..., None], bool(transparent)
 
 
-def open_image(path: Path) -> "Image":
+def decoded(file: BinaryIO, name: str | Path) -> "Image":
     """The decoded image; a file that is none, and one that would unpack to gigabytes, are refused by name."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
-    file = open_plain(path, DataError, "an image")
     try:
         with file, warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -52,8 +56,8 @@ def open_image(path: Path) -> "Image":
                 image.load()
                 return ImageOps.exif_transpose(image)  # upright, as the camera held it
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(f"{path}: refused, as unpacking it could fill the memory: {error}") from None
+        raise DataError(f"{name}: refused, as unpacking it could fill the memory: {error}") from None
     except UnidentifiedImageError:
-        raise DataError(f"{path}: not an image; expected one of {', '.join(FORMATS)}") from None
+        raise DataError(f"{name}: not an image; expected one of {', '.join(FORMATS)}") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error and more
-        raise DataError(f"{path}: the image is damaged or cut short: {error}") from None
+        raise DataError(f"{name}: the image is damaged or cut short: {error}") from None

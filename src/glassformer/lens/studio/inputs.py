@@ -2,11 +2,11 @@
 
 import io
 import warnings
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from glassformer.data.image_file import FORMATS, read_on_white
+from glassformer.data.image_file import FORMATS, decode_on_white
 from glassformer.data.prepare import prepare
 from glassformer.errors import DataError
 from glassformer.lens.studio.http_errors import HTTPError
@@ -18,13 +18,6 @@ from glassformer.predict.run import Run
 
 MOST_PIXELS = 20_000_000  # of a picture: unpacked, with a copy or two, some hundred megabytes
 SHOWN = 60  # characters of a text that name it
-
-
-class Named(io.BytesIO):
-    """A file in memory that says its name in messages."""
-
-    def __str__(self) -> str:
-        return "the picture"
 
 
 def unpacked(given: Input) -> Any:
@@ -39,14 +32,14 @@ def decoded(content: bytes) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(Named(content), formats=FORMATS) as image:
+            with Image.open(io.BytesIO(content), formats=FORMATS) as image:
                 width, height = image.size
             if width * height > MOST_PIXELS:
                 raise HTTPError(
                     400,
                     f"the picture: {width} x {height} pixels came, at most {MOST_PIXELS:,} are taken; scale it down",
                 )
-            return read_on_white(cast(Any, Named(content)))[0]
+            return decode_on_white(io.BytesIO(content), "the picture")[0]
     except DataError as error:
         raise HTTPError(400, str(error)) from None
     except HTTPError:
