@@ -12,7 +12,7 @@ from PIL import Image
 
 from glassformer.data import Samples, hold_out, load
 from glassformer.data.contact_sheet import contact_sheet
-from glassformer.data.image_file import open_image, read_image
+from glassformer.data.image_file import read_image
 from glassformer.errors import DataError
 
 from .builders import write_image
@@ -177,4 +177,4 @@ def test_a_photograph_is_turned_upright(tmp_path: Path) -> None:
     orientation = Image.Exif()
     orientation[0x0112] = 6  # held turned: rotate by 90 degrees to see it upright
     sideways.save(tmp_path / "photo.png", exif=orientation)
-    assert np.asarray(open_image(tmp_path / "photo.png")).shape == (4, 3)
+    assert read_image(tmp_path / "photo.png").shape == (4, 3, 1)
