@@ -546,7 +546,7 @@ def test_a_picture_that_would_fill_the_memory_is_not_unpacked(
     file = io.BytesIO()
     Image.new("1", (side, side)).save(file, "PNG")
     assert len(file.getvalue()) < 100_000
-    monkeypatch.setattr(inputs, "read_on_white", lambda *_: pytest.fail("it was unpacked"))
+    monkeypatch.setattr(inputs, "decode_on_white", lambda *_: pytest.fail("it was unpacked"))
     with pytest.raises(HTTPError, match=message) as refused:
         inputs.unpacked(PictureFile(file.getvalue()))
     assert refused.value.status == 400
