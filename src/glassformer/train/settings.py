@@ -161,6 +161,8 @@ def parse(text: str) -> Any:
 
 def checked(expected: Any, value: Any, name: str) -> Any:
     """The value, of the expected type: a whole number will do for a float, but "5" and true are no numbers."""
+    if type(value) is expected:  # most are, and a command need not import what would say so
+        return value
     try:
         from pydantic import ValidationError
     except ImportError:  # a bare JAX machine: settings are taken as they come
