@@ -30,12 +30,19 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "glassformer-hypothesis"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # nor are our modules, by the hundred processes that tests start
+
 import jax  # noqa: E402 - it reads the environment
 
 from glassformer import registry  # noqa: E402
 from glassformer.native import build  # noqa: E402
 
 MOST = 3 << 30  # bytes of one process
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no collection of garbage need look at it again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +16,7 @@ from glassformer.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))])
 PAGES = [page for page in PAGES if page.exists()]
+SLOW = {"docs/lens.md", "docs/native.md", "docs/own-models.md", "docs/text.md"}  # they train, compile, draw
 
 FENCED = re.compile(r"^[ \t]*```(?P<info>[^`\n]*)\n(?P<code>.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 INLINE_CODE = re.compile(r"`[^`\n]*`")
@@ -88,13 +89,17 @@ def of_root(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def marked(page: Path) -> Any:
+    return pytest.param(page, marks=pytest.mark.slow if of_root(page) in SLOW else ())
+
+
 @pytest.fixture(scope="session")
 def cache_for_pages(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.mark.usefixtures("registry_as_it_was")
-@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=of_root)
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if python_blocks(page)], ids=of_root)
 def test_code_on_the_page_runs(page, cache_for_pages, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GLASSFORMER_CACHE", str(cache_for_pages))  # compiled models

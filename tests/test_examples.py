@@ -32,6 +32,7 @@ def test_every_script_is_listed_and_run_here() -> None:
     assert all(f"`{name}.py`" in (EXAMPLES / "README.md").read_text() for name in names)
 
 
+@pytest.mark.slow
 def test_vit(capsys: pytest.CaptureFixture[str]) -> None:
     assert script("vit").main(training__epochs=1) > 0.2
     assert "looks most at token" in capsys.readouterr().out

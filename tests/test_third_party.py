@@ -197,19 +197,20 @@ def test_its_gradients_are_right(house: House, names: str) -> None:
 
 
 def test_both_engines_train_its_image_model(house: House, eye: Path) -> None:
-    again, seeds, source = house.run(
-        f"train {' '.join(EYE)} --engine jax --out eye-jax --json",
-        f"train {' '.join(EYE)} --seeds 0-1 --epochs 1 --out seeds --json",
-        "info eye --c",
-    )
+    again, source = house.run(f"train {' '.join(EYE)} --engine jax --out eye-jax --json", "info eye --c")
     assert again.json["engine"] == "jax"
     ours, theirs = (load_arrays(run / "model.safetensors")[0] for run in (eye, house.folder / "eye-jax"))
     assert ours.keys() == theirs.keys()
     for name, array in ours.items():
         np.testing.assert_allclose(array, theirs[name], rtol=1e-3, atol=1e-5, err_msg=name)
-    assert [run["seed"] for run in seeds.json["runs"]] == [0, 1]
     assert '#include "dynamic_tanh.h"' in source.stdout
     assert "dynamic_tanh_backward_4_8(" in source.stdout
+
+
+@pytest.mark.slow
+def test_several_seeds_of_its_image_model(house: House) -> None:
+    (seeds,) = house.run(f"train {' '.join(EYE)} --seeds 0-1 --epochs 1 --out seeds --json")
+    assert [run["seed"] for run in seeds.json["runs"]] == [0, 1]
 
 
 def test_its_image_model_answers_and_is_explained(house: House, eye: Path) -> None:
@@ -241,7 +242,8 @@ def test_its_image_model_answers_and_is_explained(house: House, eye: Path) -> No
     assert len(explained) >= 0.75 * len([one for one in page["tensors"].values() if one["kind"] == "value"])
 
 
-@pytest.mark.parametrize("engine", ["native", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["native", "jax"])
 def test_killed_it_goes_on_as_if_nothing_had_been(house: House, engine: str, tmp_path: Path) -> None:
     words = f"train {' '.join(EYE)} --engine {engine} --out".split()
     killed = house.python("-c", KILLED, *words, str(tmp_path / "killed"))
@@ -251,6 +253,7 @@ def test_killed_it_goes_on_as_if_nothing_had_been(house: House, engine: str, tmp
     assert_same_run(tmp_path / "killed", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_its_text_model(house: House) -> None:
     trained, scored, said, traced, viewed, looked, written = house.run(
         "train --recipe writer.toml --out writer --json",
@@ -272,6 +275,7 @@ def test_its_text_model(house: House) -> None:
     assert {"blocks.0.norm2.y", "squash.dgain", "head.y"} <= must_hold(page)
 
 
+@pytest.mark.slow
 def test_its_regression_with_its_loss_on_its_table(house: House) -> None:
     trained, scored, said, traced, viewed, unfit, study = house.run(
         "train --recipe grower.toml --out grower --json",
@@ -300,6 +304,7 @@ def test_its_regression_with_its_loss_on_its_table(house: House) -> None:
     assert "knows no right and wrong, and a study compares accuracies" in study.stderr
 
 
+@pytest.mark.slow
 def test_diagnose_finds_it_in_its_workers(house: House, eye: Path) -> None:
     (study,) = house.run("diagnose eye --seeds 3 --budget 3s --jobs 2 --out study --json")
     assert study.code == 0, study.stderr
@@ -352,6 +357,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> House:
     return house
 
 
+@pytest.mark.slow
 def test_a_single_file(mine: House) -> None:
     checked, trained, scored, said, traced, viewed, looked, seeds = mine.run(
         f"gradcheck {OWN} --json",
@@ -374,6 +380,7 @@ def test_a_single_file(mine: House) -> None:
     assert {"gate.gate", "gate.y", "gate.dx", "gate.dw"} <= must_hold(page)
 
 
+@pytest.mark.slow
 def test_a_single_file_is_killed_and_goes_on(mine: House, tmp_path: Path) -> None:
     words = f"train {OWN} {SMALL} --out".split()
     killed = mine.python("-c", KILLED, *words, str(tmp_path / "killed"))
@@ -383,6 +390,7 @@ def test_a_single_file_is_killed_and_goes_on(mine: House, tmp_path: Path) -> Non
     assert_same_run(tmp_path / "killed", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_single_file_reaches_the_workers_of_a_study(mine: House, tmp_path: Path) -> None:
     trained, study = mine.run(
         f"train {OWN} {SMALL} --epochs 1 --out {tmp_path}/run",

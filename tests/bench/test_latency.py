@@ -36,7 +36,7 @@ def model_and_image(name: str) -> tuple:
 
 
 @needs_c_compiler
-@pytest.mark.parametrize("name", ["vit-pico", "vit-micro"])
+@pytest.mark.parametrize("name", ["vit-pico", pytest.param("vit-micro", marks=pytest.mark.slow)])
 def test_native_gives_the_logits_of_the_model(name: str) -> None:
     recipe, params, images, logits = model_and_image(name)
     answer = latency.native_answering(recipe, params)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from glassformer import lens
 from glassformer.cli.trace import trace
+from glassformer.cli.view import trace_input_of
 from glassformer.data import load as load_data
 from glassformer.data.text_sources import KNOWN_TEXTS
 from glassformer.errors import DataError, UnknownNameError
@@ -21,6 +22,7 @@ from glassformer.names import with_leaves
 from glassformer.predict.run import Run, load
 from glassformer.train.run_folder import RunFolder
 
+from ..lens import studio_runs
 from ..train.small_texts import small_texts
 from ..train.text_runs import NUMBERS, framed_ids, untrained
 
@@ -158,6 +160,23 @@ def test_a_text_is_traced_as_the_run_reads_it(runs: dict[str, Run], tmp_path: Pa
     assert np.array_equal(load_file(out)["bert.embed.ids"], ids)
     expected = lens.trace(run.model, run.params, ids)
     assert np.allclose(load_file(out)["head.classify.y"], expected["head.classify.y"], atol=1e-5)
+
+
+def test_the_lines_of_a_file_are_one_text(
+    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(studio_runs, "TEXT", "the cat sat on the mat.\n" * 40)
+    run = load(studio_runs.make_run(tmp_path / "runs" / "gpt", "gpt"))
+    file = tmp_path / "two.txt"
+    file.write_text("the cat\nsat on me\n")
+    seen = trace_input_of(run, f"@{file}")
+    assert "".join(seen.tokens) == "the cat\nsat on m"  # the last one is what comes next
+    file.write_text(" \n\n")
+    with pytest.raises(DataError, match=r"two.txt: holds no text; a page shows one"):
+        trace_input_of(run, f"@{file}")
+    file.write_text("5.1,3.5,1.4,0.2\n" * 2)
+    with pytest.raises(DataError, match=r"two.txt: holds 2 rows, one a line; a page shows one"):
+        trace_input_of(runs["iris"], f"@{file}")
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 from glassformer.check import CASES, Case
 from glassformer.models import BERT, GPT, T5, BERTFor, RecurrentClassifier, RecurrentLM
 
-LONG = ("vit (class token, dropout)", "checkpoint (mask, dropout)")
+# Blocks that are here with masks and dropout too; and what takes as long as a whole model.
+PLAIN = ("pre-norm decoder block", "post-norm decoder block", "post-norm block", "biased pre-norm block")
+LONG = ("vit (class token, dropout)", "checkpoint (mask, dropout)", *PLAIN)
 TEXT_MODELS = (BERT, BERTFor, GPT, T5, RecurrentClassifier, RecurrentLM)
 
 

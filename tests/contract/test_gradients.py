@@ -23,7 +23,16 @@ def test_another_draw_agrees_too() -> None:
     assert report.ok, report.problems
 
 
-@pytest.mark.parametrize("name", ["linear", "layer norm", "attention (mask, bias, scale)", "cross-entropy", "vit"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "linear",
+        "layer norm",
+        "attention (mask, bias, scale)",
+        "cross-entropy",
+        pytest.param("vit", marks=pytest.mark.slow),
+    ],
+)
 def test_jax_own_checker_accepts_our_pair(name: str) -> None:
     case = CASES[name]
     with jax.enable_x64(True):

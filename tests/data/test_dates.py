@@ -159,6 +159,7 @@ def digest(data: Texts) -> str:
     return hashlib.sha256(repr(data).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process_whatever_babel_was_asked_before(data: Texts) -> None:
     code = """
 import hashlib

@@ -39,6 +39,7 @@ def test_the_bundled_digits() -> None:
 
 
 @needs_mnist
+@pytest.mark.slow
 def test_the_script_makes_the_bundled_digits(tmp_path: Path) -> None:
     out = tmp_path / "made.npz"
     subprocess.run([sys.executable, ROOT / "scripts/make_mnist_mini.py", MNIST, out], check=True, capture_output=True)

@@ -130,6 +130,7 @@ def test_an_effect_of_one_and_a_half_deviations_is_found(factors: int, real: int
     assert found(factors, real, usual_seeds(factors), studies) >= 0.8
 
 
+@pytest.mark.slow
 def test_the_usual_seeds_have_power_for_every_family() -> None:
     shares = {factors: power(usual_seeds(factors), factors) for factors in FAMILIES}
     print({factors: f"{100 * share:.0f} %" for factors, share in shares.items()})
@@ -160,8 +161,12 @@ def test_what_ten_seeds_miss_in_a_large_family_is_known(factors: int, lowest: fl
 
 @pytest.mark.parametrize(
     "truth",
-    [[0.0] * 6, [3.0, 1.0, 1.0, 0.0], [8.0, 6.0, 4.0, 2.0, 2.0, 0.0], [4.0, 1.0, 0.5, 0.2, 0.0, 0.0, -1.0, -3.0]],
-    ids=["all tied", "one tie", "ladder", "mixed"],
+    [
+        pytest.param([0.0] * 6, id="all tied", marks=pytest.mark.slow),
+        pytest.param([3.0, 1.0, 1.0, 0.0], id="one tie"),
+        pytest.param([8.0, 6.0, 4.0, 2.0, 2.0, 0.0], id="ladder", marks=pytest.mark.slow),
+        pytest.param([4.0, 1.0, 0.5, 0.2, 0.0, 0.0, -1.0, -3.0], id="mixed"),
+    ],
 )
 @pytest.mark.parametrize("noise", [normal, pytest.param(near_the_ceiling, marks=pytest.mark.slow)])
 def test_rank_intervals_hold_the_true_ranks(truth: list[float], noise: Noise) -> None:

@@ -72,7 +72,7 @@ def same_weights(one: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [pytest.param("native", marks=pytest.mark.slow), "jax"])
 def test_a_seed_means_the_same_first_weights_and_the_same_order_in_both_arms(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,13 @@ def expected(one: Small, score: Any) -> dict[str, np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize(("kind", "padded"), CASES)
+# Of texts, those without padding are slow: what is padded has all that they have.
+MARKED = [
+    pytest.param(*case, marks=pytest.mark.slow if (case[0], True) in CASES and not case[1] else ()) for case in CASES
+]
+
+
+@pytest.mark.parametrize(("kind", "padded"), MARKED)
 def test_each_head_equals_finite_differences(kind: str, padded: bool) -> None:
     one, weights = small(kind, padded), score_weights(kind, padded)
     found = gradient_attention(traced(kind, padded))

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import io
+import itertools
 import json
 import os
 import random
@@ -23,15 +24,18 @@ from starlette.testclient import TestClient
 from glassformer.data import load as load_data
 from glassformer.data.prepare import prepare
 from glassformer.errors import SettingError
+from glassformer.files import locked
 from glassformer.lens.payload import view
 from glassformer.lens.studio import compile_limit, guard, inputs, watch, work_queue
 from glassformer.lens.studio import preview as previews
 from glassformer.lens.studio.app import Studio
 from glassformer.lens.studio.guard import Guard
-from glassformer.lens.studio.http_errors import HTTPError
+from glassformer.lens.studio.http_errors import HTTPError, TooLongError
 from glassformer.lens.studio.json_bytes import json_bytes
 from glassformer.lens.studio.preview import preview
+from glassformer.lens.studio.requests import PictureFile
 from glassformer.lens.studio.run_cache import newest
+from glassformer.lens.studio.runs import Place, Standing, standing_of
 from glassformer.lens.studio.serve import is_loopback, open_address
 from glassformer.lens.trace import trace
 from glassformer.lens.trace_input import image_input, text_input
@@ -57,8 +61,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs
 
 
+WORK = work_queue.WorkQueue()  # one process for all tests
+
+
+@pytest.fixture(scope="module", autouse=True)
+def working() -> Iterator[None]:
+    yield
+    WORK.stop()
+
+
 def client_of(folder: Path, **options: Any) -> TestClient:
-    app = Guard(Studio(folder).app(), TOKEN, [HOST])
+    app = Guard(Studio(folder, WORK, WORK).app(), TOKEN, [HOST])
     return TestClient(app, base_url=f"http://{HOST}", headers={"Authorization": f"Bearer {TOKEN}"}, **options)
 
 
@@ -129,9 +142,8 @@ def test_states_new_runs_and_broken_ones(tmp_path: Path) -> None:
         assert states() == {"-": "finished"}
         run = make_run(tmp_path / "new", "vit")
         (run / "state.safetensors").write_bytes(b"")
-        assert states()["new"] == "training"
-        for file in run.iterdir():
-            os.utime(file, (time.time() - 100, time.time() - 100))
+        with locked(run):
+            assert states()["new"] == "training"
         assert states()["new"] == "stopped"
         (run / "metrics.json").write_text('{"test_accuracy": 0.25, "epochs": 3}')
         assert states()["new"] == "finished"
@@ -341,7 +353,7 @@ def test_the_page_opens_with_the_token_alone(client: TestClient) -> None:
     bare = TestClient(client.app, base_url=f"http://{HOST}")
     page = bare.get("/", params={"token": TOKEN})
     assert page.status_code == 200
-    assert '<script type="application/json" id="studio">{"start":"vit-other"}</script>' in page.text
+    assert '<div id="studio">' in page.text
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'; script-src 'sha256-" in policy
     assert "connect-src 'self'" in policy
@@ -527,15 +539,15 @@ def test_a_length_that_is_none_is_refused(client: TestClient, length: str) -> No
     ("side", "message"), [(4500, "4500 x 4500 pixels came"), (20_000, "at most 20,000,000 pixels are taken")]
 )
 def test_a_picture_that_would_fill_the_memory_is_not_unpacked(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, side: int, message: str
+    monkeypatch: pytest.MonkeyPatch, side: int, message: str
 ) -> None:
     file = io.BytesIO()
     Image.new("1", (side, side)).save(file, "PNG")
     assert len(file.getvalue()) < 100_000
     monkeypatch.setattr(inputs, "read_on_white", lambda *_: pytest.fail("it was unpacked"))
-    answer = client.post("/api/preview", json={"runs": ["vit-run"], "input": {"picture": in_base64(file.getvalue())}})
-    assert answer.status_code == 400
-    assert message in answer.json()["error"]
+    with pytest.raises(HTTPError, match=message) as refused:
+        inputs.unpacked(PictureFile(file.getvalue()))
+    assert refused.value.status == 400
 
 
 def refused(client: TestClient, path: str, body: bytes) -> None:
@@ -646,36 +658,67 @@ def test_damaged_pictures_are_refused_in_words(client: TestClient) -> None:
 # ---- heavy work
 
 
-def test_work_is_done_one_at_a_time_and_a_full_queue_is_said() -> None:
-    running, most, begun = 0, 0, 0
-    go = threading.Event()
+def begun(file: Path, seconds: float = 0.0) -> int:
+    """In the other process: how many were begun before this one."""
+    there = len(file.read_text()) if file.exists() else 0
+    with file.open("a") as opened:
+        opened.write("x")
+    time.sleep(seconds)
+    return there
 
-    def work() -> int:
-        nonlocal running, most, begun
-        begun += 1
-        running += 1
-        most = max(most, running)
-        go.wait(10)
-        running -= 1
-        return begun
+
+def busy_in_c() -> None:
+    """A loop that no signal handler and no other thread of its process interrupts."""
+    sum(itertools.repeat(1))
+
+
+def test_work_is_done_one_at_a_time_and_a_full_queue_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WORK, "places", threading.Semaphore(5))
 
     async def ask() -> list[Any]:
-        queue = work_queue.WorkQueue(most=5)
-        asked = [asyncio.create_task(queue.run(work)) for _ in range(8)]
+        asked = [asyncio.create_task(WORK.run(begun, tmp_path / "begun", 0.1)) for _ in range(8)]
         await asyncio.sleep(0.05)
         asked[4].cancel()  # who asked has gone
-        await asyncio.wait({asked[4]})
-        go.set()
-        found = await asyncio.gather(*asked, return_exceptions=True)
-        queue.stop()
-        return found
+        return await asyncio.gather(*asked, return_exceptions=True)
 
     found = asyncio.run(ask())
-    assert found[:4] == [1, 2, 3, 4]
+    assert found[:4] == [0, 1, 2, 3]
     assert isinstance(found[4], asyncio.CancelledError)
     assert [error.status for error in found[5:] if isinstance(error, HTTPError)] == [503] * 3
     assert found[5].headers == {"Retry-After": "1"}
-    assert (most, begun) == (1, 4)
+    assert (tmp_path / "begun").read_text() == "xxxx"
+
+
+def test_work_that_does_not_end_is_stopped_and_the_next_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WORK, "seconds", 1.0)
+    monkeypatch.setattr(work_queue, "WAIT_SECONDS", 0.3)
+
+    async def ask() -> list[Any]:
+        stuck = asyncio.create_task(WORK.run(busy_in_c))
+        await asyncio.sleep(0)
+        behind = asyncio.create_task(WORK.run(begun, tmp_path / "begun"))
+        found = await asyncio.gather(stuck, behind, return_exceptions=True)
+        return [*found, await WORK.run(os.getpid)]
+
+    stuck, behind, process = asyncio.run(ask())
+    assert isinstance(stuck, TooLongError)
+    assert (stuck.status, stuck.why) == (504, "it took longer than 1 s and was stopped")
+    assert behind.status == 503  # it is told to wait, and does not hang
+    assert not (tmp_path / "begun").exists()
+    assert process != os.getpid()
+
+
+def test_a_process_that_dies_of_its_work_is_replaced() -> None:
+    async def ask() -> tuple[int, int]:
+        before = await WORK.run(os.getpid)
+        with pytest.raises(HTTPError, match="was ended"):
+            await WORK.run(os._exit, 9)
+        return before, await WORK.run(os.getpid)
+
+    before, after = asyncio.run(ask())
+    assert before != after
 
 
 def test_compiled_programs_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -690,15 +733,14 @@ def test_compiled_programs_are_forgotten_when_there_are_many(monkeypatch: pytest
     assert forgotten == [1]
 
 
-def test_who_has_gone_is_not_worked_for(folder: Path) -> None:
-    studio = Studio(folder)
-    app = Guard(studio.app(), TOKEN, [HOST])
-    begun: list[str] = []
-    go = threading.Event()
-    studio.preview_of = lambda name, *_: begun.append(name) or {}  # pyright: ignore
+def test_who_has_gone_is_not_worked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Guard(Studio(folder, WORK, WORK).app(), TOKEN, [HOST])
+    begun: list[Any] = []
+    monkeypatch.setattr(WORK, "done", lambda *work: begun.append(work) or time.sleep(0.3))
 
     async def ask() -> None:
-        first = asyncio.create_task(studio.queue.run(lambda: go.wait(10)))
+        first = asyncio.create_task(WORK.run(os.getpid))
+        await asyncio.sleep(0)
         body = json.dumps({"runs": ["vit-run"], "input": {"sample": 0}}).encode()
         messages = iter([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
 
@@ -711,12 +753,10 @@ def test_who_has_gone_is_not_worked_for(folder: Path) -> None:
         headers = [(b"host", HOST.encode()), (b"authorization", f"Bearer {TOKEN}".encode())]
         scope = {"type": "http", "method": "POST", "path": "/api/preview", "raw_path": b"", "root_path": ""}
         await app({**scope, "query_string": b"", "headers": headers, "scheme": "http"}, receive, send)
-        go.set()
         await first
-        await asyncio.to_thread(studio.queue.stop)
 
     asyncio.run(ask())
-    assert begun == []
+    assert begun == [(os.getpid, ())]
 
 
 # ---- watching
@@ -773,9 +813,7 @@ def test_the_newest_weights_are_those_of_the_last_whole_epoch(tmp_path: Path) ->
 def test_one_watcher_tells_all_and_drops_who_does_not_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_run(tmp_path / "one", "vit")
     (path / "state.safetensors").write_bytes(b"")
-    reads: list[Path] = []
-    standing = watch.standing_of
-    monkeypatch.setattr(watch, "standing_of", lambda path: reads.append(path) or standing(path))
+    reads: list[Place] = []
     monkeypatch.setattr(watch, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(watch, "MOST_WAITING", 20)
     monkeypatch.setattr(watch, "KEPT_LOOKS", 3)
@@ -788,9 +826,16 @@ def test_one_watcher_tells_all_and_drops_who_does_not_listen(tmp_path: Path, mon
         return found
 
     async def scene() -> None:
-        queue = work_queue.WorkQueue()
-        watchers = watch.Watchers(queue, lambda _: (next(looks), {"run": "one"}))
-        joined = [await watchers.join(path) for _ in range(50)]
+        async def stand(place: Place) -> Standing:
+            reads.append(place)
+            return standing_of(place)
+
+        async def look(_: Place) -> tuple[int, dict[str, Any]]:
+            return next(looks), {"run": "one"}
+
+        place = Place(path, tmp_path)
+        watchers = watch.Watchers(stand, look)
+        joined = [await watchers.join(place) for _ in range(50)]
         assert len({id(watcher) for watcher, _ in joined}) == 1
         slow = joined[0][1]
         hearing = [asyncio.create_task(heard(listener)) for _, listener in joined[1:]]
@@ -803,7 +848,7 @@ def test_one_watcher_tells_all_and_drops_who_does_not_listen(tmp_path: Path, mon
         count = len(reads)
         await asyncio.sleep(0.2)
         assert len(reads) - count < 20  # not one for each listener
-        late = (await watchers.join(path))[1]
+        late = (await watchers.join(place))[1]
         late_hearing = asyncio.create_task(heard(late))
         (path / "metrics.json").write_text("{}")
         everything = await asyncio.gather(*hearing)
@@ -816,7 +861,6 @@ def test_one_watcher_tells_all_and_drops_who_does_not_listen(tmp_path: Path, mon
         assert [name for name, _ in late_events[:4]] == ["progress", "look", "look", "look"]
         assert len(late_events[0][1]["epochs"]) == 40
         watchers.stop()
-        queue.stop()
 
     asyncio.run(scene())
 
@@ -828,9 +872,15 @@ def test_a_run_that_begins_anew_is_told_anew(tmp_path: Path, monkeypatch: pytest
     RunFolder(path).save_log((row(1), row(2)))
 
     async def scene() -> None:
-        queue = work_queue.WorkQueue()
-        watchers = watch.Watchers(queue, lambda _: (0, {}))
-        _, listener = await watchers.join(path)
+        async def stand(place: Place) -> Standing:
+            return standing_of(place)
+
+        async def look(_: Place) -> tuple[int, dict[str, Any]]:
+            return 0, {}
+
+        place = Place(path, tmp_path)
+        watchers = watch.Watchers(stand, look)
+        _, listener = await watchers.join(place)
         RunFolder(path).save_log((replace(row(1), loss=9.0),))
         found: list[Any] = []
         while len(found) < 2:
@@ -840,8 +890,7 @@ def test_a_run_that_begins_anew_is_told_anew(tmp_path: Path, monkeypatch: pytest
         while await listener.next() is not None:
             pass
         with pytest.raises(HTTPError):
-            await watchers.join(path)
-        queue.stop()
+            await watchers.join(place)
 
     asyncio.run(scene())
 

@@ -11,8 +11,8 @@ import pytest
 from glassformer import lens
 from glassformer.check import CASES, Case, gradient_error
 from glassformer.check.cases import LAYERS, MODELS
-from glassformer.check.draw import is_float
-from glassformer.check.observe import observe
+from glassformer.check.draw import Drawn, is_float
+from glassformer.check.observe import Observed, observe
 from glassformer.errors import DataError, SettingError, ShapeError, UnknownNameError
 from glassformer.layers import Linear
 from glassformer.lens.trace import as_numpy, compiled_pass
@@ -38,10 +38,28 @@ def traced(params: Any) -> lens.Trace:
     return lens.trace(SMALL, params, IMAGES, labels=LABELS)
 
 
+def observed(case: Case, drawn: Drawn, dy: Any) -> Observed:
+    """As one program, which would give dictionaries back in the order of the alphabet."""
+    names: list[list[str]] = []
+
+    @jax.jit
+    def run(drawn: Drawn, dy: Any) -> Observed:
+        seen = observe(case.layer, drawn, dy)
+        names.extend(([*seen.forward], [*seen.backward]))
+        return seen
+
+    seen = run(drawn, dy)
+    forward, backward = names
+    return seen._replace(
+        forward={name: seen.forward[name] for name in forward},
+        backward={name: seen.backward[name] for name in backward},
+    )
+
+
 def must_hold_everything(case: Case) -> None:
     drawn = case.draw(1, jnp.float32)
     dy = case.draw_dy(1, drawn)
-    seen = observe(case.layer, drawn, dy)
+    seen = observed(case, drawn, dy)
     found = lens.trace(case.layer, drawn.params, drawn.x, dy=dy, **drawn.keywords)
     assert [*found.values] == [*seen.forward]
     assert [*found.gradients] == [*seen.backward]

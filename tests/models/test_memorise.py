@@ -11,7 +11,9 @@ from .curves import MODELS, by_backward, train
 STEPS = 200
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "vit_mean_pool" else ()) for name in MODELS]
+)
 def test_one_batch_is_learned_by_heart(name):
     model, draw = MODELS[name], np.random.default_rng(0)
     images = draw.integers(256, size=(16, *model.images.shape), dtype=np.uint8)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.compiled_cache import cache_folder
 from glassformer.errors import EngineError
 from glassformer.native import build
+from glassformer.user_cache import cache_folder
 
 from .compiled import c_compiler
 
@@ -247,7 +247,12 @@ def damaged(content: bytes) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("damage", damaged(bytes(100)))
+QUICK = ("empty", "cut in half", "checksum flipped")  # each of them starts a process that compiles again
+
+
+@pytest.mark.parametrize(
+    "damage", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in damaged(bytes(100))]
+)
 def test_a_damaged_file_is_made_again(damage: str, logged: Path) -> None:
     loaded()
     path, whole = kept(), kept().read_bytes()

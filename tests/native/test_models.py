@@ -58,6 +58,15 @@ MODELS: dict[str, Network] = {
     "mlp, two hidden layers": MLP(images=COLOURS, hidden=(17, 10)),
     "mlp, large weights": MLP(images=GREY, hidden=(700,)),  # whose gradient is cut by columns
 }
+# One of each class, with widths that fill no vector, colours, patches of 7. The others are slow: each compiles its C.
+QUICK = (
+    "patch attention, odd widths",
+    "patch block, normed, residual, w_o",
+    "vit, odd widths",
+    "vit, class token",
+    "mlp, two hidden layers",
+)
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
 
 
 def samples_for(model: Any, count: int = COUNT) -> Samples:
@@ -119,7 +128,7 @@ def bits(tree: Any) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_gradient_is_that_of_the_jax_engine(name: str) -> None:
     """In the last step, which has fewer samples than a batch and than an MLP takes at once.
 
@@ -287,7 +296,7 @@ def curves(recipe: Recipe) -> tuple[list[float], list[float]]:
     return both[0], both[1]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_logits_are_those_of_the_jax_engine(name: str) -> None:
     """Of one image; of some, on one thread though there are two; of enough to share them out."""
     model = MODELS[name]

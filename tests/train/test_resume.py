@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,11 @@ from glassformer.train.recipe import Engine, Recipe, Validation
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.weights import load_arrays, save_arrays
 
+from ..cli.command import PLAIN, glassformer
 from .small import MADE, Stop, assert_same_run, small_data, small_recipe, small_samples, write_npz
 
+slow = pytest.mark.slow
+QUICK = ("adamw", "xorshift")  # one of each engine
 EPOCHS = 2
 WRITES = 3 + EPOCHS * 3 + 2  # recipe, log, state; each epoch's model, log, state; metrics, curves
 
@@ -57,11 +61,10 @@ fit.resume(run, Watch())
 """
 
 
-COMMAND = "from glassformer.cli import main; main()"
-
 # Ctrl-C during the seventh chunk: in the second epoch, of which nine steps of twelve are then done.
 CTRL_C = """
 import os, signal
+from glassformer.cli import main
 from glassformer.cli.training_progress import TrainingProgress
 from glassformer.train import loop
 
@@ -76,6 +79,7 @@ def chunk(self, *told, draw=TrainingProgress.chunk):
 
 loop.CHUNK_SECONDS = 0.0
 TrainingProgress.chunk = chunk
+main()
 """
 
 
@@ -114,12 +118,16 @@ def data_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def whole(data_file: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Every kind of run, never stopped."""
+def whole(data_file: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A run of each kind, never stopped, trained when it is first asked for."""
     folder = tmp_path_factory.mktemp("whole")
-    for kind in MADE:
+
+    @cache
+    def run(kind: str) -> Path:
         fit.train(small_recipe(kind, epochs=EPOCHS, data=data_file), small_data(), folder / kind, Listener())
-    return {kind: folder / kind for kind in MADE}
+        return folder / kind
+
+    return run
 
 
 def begin(kind: str, data_file: str, path: Path, listener: Listener) -> Loop:
@@ -128,9 +136,9 @@ def begin(kind: str, data_file: str, path: Path, listener: Listener) -> Loop:
     return made
 
 
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind in QUICK else slow) for kind in MADE])
 def test_stopped_in_the_middle_of_an_epoch(
-    kind: str, data_file: str, whole: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, data_file: str, whole: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "CHUNK_SECONDS", 0.0)  # one step at a time, after a first chunk of eight
     run = tmp_path / "run"
@@ -139,16 +147,16 @@ def test_stopped_in_the_middle_of_an_epoch(
     with pytest.raises(InterruptedRunError, match="stopped in epoch 2 and saved"):
         fit.resume(run, Stop(after=6))
     fit.resume(run, Listener())
-    assert_same_run(run, whole[kind])
+    assert_same_run(run, whole(kind))
 
 
-def test_stopped_at_the_end_of_an_epoch(data_file: str, whole: dict[str, Path], tmp_path: Path) -> None:
+def test_stopped_at_the_end_of_an_epoch(data_file: str, whole: Callable[[str], Path], tmp_path: Path) -> None:
     made = begin("xorshift", data_file, tmp_path, Stop(after=1))
     made.steps_at_once = 1000
     with pytest.raises(InterruptedRunError, match="stopped after epoch 1 and saved"):
         fit.finish(made)
     fit.resume(tmp_path, Listener())
-    assert_same_run(tmp_path, whole["xorshift"])
+    assert_same_run(tmp_path, whole("xorshift"))
 
 
 def test_the_last_epoch_is_finished_though_a_stop_was_asked_for(data_file: str, tmp_path: Path) -> None:
@@ -158,14 +166,14 @@ def test_the_last_epoch_is_finished_though_a_stop_was_asked_for(data_file: str, 
     assert fit.finish(made)["epochs"] == 1
 
 
-def test_resuming_a_finished_run_changes_nothing(whole: dict[str, Path]) -> None:
-    before = {file.name: file.read_bytes() for file in whole["adamw"].iterdir()}
-    fit.resume(whole["adamw"], Listener())
-    assert {file.name: file.read_bytes() for file in whole["adamw"].iterdir()} == before
+def test_resuming_a_finished_run_changes_nothing(whole: Callable[[str], Path]) -> None:
+    before = {file.name: file.read_bytes() for file in whole("adamw").iterdir()}
+    fit.resume(whole("adamw"), Listener())
+    assert {file.name: file.read_bytes() for file in whole("adamw").iterdir()} == before
 
 
 @pytest.mark.parametrize("part", ["images", "labels", "order"])
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("several", [False, pytest.param(True, marks=slow)])
 def test_other_data_than_the_run_was_begun_with_is_refused(several: bool, part: str, tmp_path: Path) -> None:
     train, test = small_samples(103, 1), small_samples(37, 2)
     data = write_npz(tmp_path / "small.npz", make_dataset("small", train, test))
@@ -193,9 +201,9 @@ def test_other_data_than_the_run_was_begun_with_is_refused(several: bool, part: 
     assert fit.resume(run) == before
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 1000])
+@pytest.mark.parametrize("at_once", [3, *(pytest.param(steps, marks=slow) for steps in (1, 1000))])
 def test_how_an_epoch_is_cut_does_not_matter(
-    at_once: int, data_file: str, whole: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at_once: int, data_file: str, whole: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class AlwaysTheSame(Loop):
         steps_at_once = property(lambda self: at_once, lambda self, found_out: None)  # pyright: ignore
@@ -205,11 +213,13 @@ def test_how_an_epoch_is_cut_does_not_matter(
     )
     made.begin()
     fit.finish(made)
-    assert_same_run(tmp_path, whole["adamw"])
+    assert_same_run(tmp_path, whole("adamw"))
 
 
 @pytest.mark.parametrize("n", range(1, WRITES + 1))
-def test_stopped_at_every_file_that_is_written(n: int, data_file: str, whole: dict[str, Path], tmp_path: Path) -> None:
+def test_stopped_at_every_file_that_is_written(
+    n: int, data_file: str, whole: Callable[[str], Path], tmp_path: Path
+) -> None:
     """Before the first state is there, nothing is lost: the run starts over, and says so."""
     with killed_at(n, []):
         fit.finish(begin("momentum", data_file, tmp_path, Listener()))
@@ -220,8 +230,8 @@ def test_stopped_at_every_file_that_is_written(n: int, data_file: str, whole: di
         fit.finish(begin("momentum", data_file, tmp_path, told))
     over = [f"{tmp_path}: it was stopped before its first state was saved, and starts over"]
     assert [text for text in told.notices if "engine" not in text] == (over if 1 < n <= 3 else [])
-    assert_same_run(tmp_path, whole["momentum"])
-    assert {file.name for file in tmp_path.iterdir()} == {file.name for file in whole["momentum"].iterdir()}
+    assert_same_run(tmp_path, whole("momentum"))
+    assert {file.name for file in tmp_path.iterdir()} == {file.name for file in whole("momentum").iterdir()}
 
 
 SEEDS = (1, 4)
@@ -297,9 +307,14 @@ def test_seeds_that_are_none(seeds: str, whole_seeds: dict[str, Path], tmp_path:
 # An epoch has three chunks and writes model, log and state.
 @pytest.mark.parametrize(
     ("where", "n"),
-    [("write", 1), ("write", 2), ("write", 3), ("write", 4), ("chunk", 2), ("chunk", 5), ("chunk saved", 3)],
+    [
+        ("write", 2),
+        ("chunk", 5),
+        ("chunk saved", 3),
+        *(pytest.param(*moment, marks=slow) for moment in (("write", 1), ("write", 3), ("write", 4), ("chunk", 2))),
+    ],
 )
-def test_killed(where: str, n: int, data_file: str, whole: dict[str, Path], tmp_path: Path) -> None:
+def test_killed(where: str, n: int, data_file: str, whole: Callable[[str], Path], tmp_path: Path) -> None:
     run = tmp_path / "run"
     begin("xorshift", data_file, run, Listener())
     killed = subprocess.run(
@@ -310,22 +325,18 @@ def test_killed(where: str, n: int, data_file: str, whole: dict[str, Path], tmp_
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (run / "metrics.json").exists()
     fit.resume(run, Listener())
-    assert_same_run(run, whole["xorshift"])
+    assert_same_run(run, whole("xorshift"))
 
 
 def test_ctrl_c_on_the_command_line(data_file: str, tmp_path: Path) -> None:
-    def command(*arguments: str, script: str = COMMAND) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
-        return subprocess.run(
-            [sys.executable, "-c", script, "train", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-
-    options = ("mlp", "--data", data_file, "-e", "2", "-b", "8", "--set", "model.hidden=[9]")
-    stopped = command(*options, "--out", "run", script=CTRL_C + COMMAND)
+    options = ("train", "mlp", "--data", data_file, "-e", "2", "-b", "8", "--set", "model.hidden=[9]")
+    stopped = subprocess.run(
+        [sys.executable, "-c", CTRL_C, *options, "--out", "run"],
+        cwd=tmp_path,
+        env=os.environ | PLAIN,
+        capture_output=True,
+        text=True,
+    )
     assert stopped.returncode == 1
     assert stopped.stderr.splitlines()[-2:] == [
         "stopping after this chunk; press Ctrl-C again to stop at once",
@@ -333,6 +344,6 @@ def test_ctrl_c_on_the_command_line(data_file: str, tmp_path: Path) -> None:
     ]
     assert stopped.stdout == ""
     assert not (tmp_path / "run/metrics.json").exists()
-    assert command("--resume", "run").returncode == 0
-    assert command(*options, "--out", "whole").returncode == 0
+    assert glassformer("train", "--resume", "run", folder=tmp_path).returncode == 0
+    assert glassformer(*options, "--out", "whole", folder=tmp_path).returncode == 0
     assert_same_run(tmp_path / "run", tmp_path / "whole")

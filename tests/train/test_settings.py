@@ -2,7 +2,6 @@
 
 import math
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,6 @@ from glassformer.train.settings import from_plain, must_survive, to_plain, to_to
 from .small import small_data
 
 
-class Quick(JaxEngine):
-    """Compiled without optimising: two steps are all it runs."""
-
-    def compiled(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0}, **options)
-
-
 def through_toml(recipe: Recipe) -> Recipe:
     return from_plain(Recipe, tomllib.loads(to_toml(to_plain(recipe))))
 
@@ -57,7 +49,7 @@ def test_every_preset_takes_a_step(name: str) -> None:
     """At a constant rate, for a warm-up begins at zero."""
     data = small_data()
     recipe = with_changes(resolved(preset(name), data), ["training.batch=60", "optimiser.schedule.kind=constant"])
-    engine = Quick(recipe, data.train, (1,))
+    engine = JaxEngine(recipe, data.train, (1,))
     params = engine.compiled(recipe.model.init)(jax.random.key(1))
     before = jax.tree.map(np.array, params)
     state, losses = engine.run(engine.start(params), engine.batches([np.arange(103)], 1), 0, 2)

@@ -30,7 +30,6 @@ from glassformer.train.tasks.next_token import Stream
 from .small_texts import KINDS, OF_TEXTS, ready, small_text_recipe, small_texts
 
 PAD, START, END, MASK = 0, 2, 3, 4  # and a to f are 5 to 10
-quick = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # what runs once need not run fast
 ALL: list[Task] = [Classify(), NextToken(), Masked(), Tag(), Span(), Translate()]
 
 
@@ -50,7 +49,7 @@ def texts_of(*train: Example, test: tuple[Example, ...] = (), **settings: Any) -
 
 def whole(task: Task, samples: Any) -> Batch:
     """All samples as one batch, in NumPy."""
-    return jax.tree.map(np.asarray, quick(task.batch)(samples, np.arange(task.count(samples))))
+    return jax.tree.map(np.asarray, jax.jit(task.batch)(samples, np.arange(task.count(samples))))
 
 
 def rows(*of: list[int]) -> np.ndarray:
@@ -72,7 +71,7 @@ def test_classify(letters: Tokeniser) -> None:
     same(batch.keywords["keep"], np.array([[True] * 5, [True] * 3 + [False] * 2]))
     assert batch.weights is None
     same(whole(Classify(), test).x, rows([START, END]))
-    turned = quick(Classify().batch)(train, np.array([1, 0, 1]))
+    turned = jax.jit(Classify().batch)(train, np.array([1, 0, 1]))
     same(turned.labels, np.array([0, 1, 0], np.int32))
 
 
@@ -103,7 +102,7 @@ def test_scoring_asks_for_every_token_once(tokens: int, windows: int) -> None:
 def test_training_windows_begin_anywhere_and_stay_inside(tokens: int) -> None:
     samples = Stream(np.arange(tokens), Static(4))  # each token is its place
     chosen = np.arange(NextToken().count(samples))
-    draw = quick(jax.vmap(NextToken().drawn, in_axes=(None, None, 0)))
+    draw = jax.jit(jax.vmap(NextToken().drawn, in_axes=(None, None, 0)))
     drawn = draw(samples, chosen, jax.random.split(jax.random.key(0), 200))
     x, labels = np.asarray(drawn.x), np.asarray(drawn.labels)
     start = x[..., 0]
@@ -140,7 +139,7 @@ def some_rows(count: int = 24, length: int = 12, vocabulary: int = 5000) -> Rows
 
 def test_what_is_covered_up() -> None:
     samples, share = some_rows(), 0.2
-    draw = quick(jax.vmap(Masked(share).drawn, in_axes=(None, None, 0)))
+    draw = jax.jit(jax.vmap(Masked(share).drawn, in_axes=(None, None, 0)))
     batch = jax.tree.map(np.asarray, draw(samples, np.arange(24), jax.random.split(jax.random.key(3), 400)))
     asked, x = batch.weights == 1, batch.x
     assert batch.weights.dtype == np.float32
@@ -168,7 +167,7 @@ def test_what_is_covered_up() -> None:
 
 
 def test_a_row_is_covered_up_whatever_stands_beside_it() -> None:
-    draw = partial(quick(Masked(0.5).drawn), some_rows())
+    draw = partial(jax.jit(Masked(0.5).drawn), some_rows())
     one, two, three = (draw(np.array(chosen), jax.random.key(1)) for chosen in ([9], [3, 9], [9, 19]))
     same(one.x[0], two.x[1])
     same(one.weights[0], two.weights[1])
@@ -182,7 +181,7 @@ def test_scoring_covers_up_the_same_each_time() -> None:
     one, other = whole(Masked(), samples), whole(Masked(), samples)
     same(one.x, other.x)
     same(one.weights, other.weights)
-    later = quick(Masked().batch)(samples, np.array([20, 4]))
+    later = jax.jit(Masked().batch)(samples, np.array([20, 4]))
     same(later.x, one.x[[20, 4]])
 
 
@@ -428,9 +427,9 @@ def test_the_loss_of_a_step_is_that_of_its_real_labels(kind: str) -> None:
     batches = engine.batches([np.random.default_rng(1).permutation(engine.total)], 1)
     last, left = engine.steps - 1, engine.count % 16
     assert left
-    loss = quick(lambda params, batches, i: loss_of_step(recipe, params, batches, i)[0])
-    forward = quick(lambda params, x, **keywords: recipe.model.forward(params, x, **keywords)[0])
-    draw = quick(recipe.task.drawn)
+    loss = jax.jit(lambda params, batches, i: loss_of_step(recipe, params, batches, i)[0])
+    forward = jax.jit(lambda params, x, **keywords: recipe.model.forward(params, x, **keywords)[0])
+    draw = jax.jit(recipe.task.drawn)
     for i, real in ((0, 16), (last, left)):
         drawn = draw(engine.samples, batches.order[i], keys_of_step(batches.key, i)[0])
         batch = jax.tree.map(lambda array: np.asarray(array)[:real], drawn)  # noqa: B023
@@ -482,7 +481,7 @@ def test_scores_are_those_of_numpy(kind: str, at_once: int, monkeypatch: pytest.
         answers = np.array([row[real].all() for row, real in zip(right, counts, strict=True)])
     else:
         answers = right[counts]
-    score = score_in_parts(quick(partial(tally, replace(recipe, model=Table()))), task, (known, logits), test)
+    score = score_in_parts(jax.jit(partial(tally, replace(recipe, model=Table()))), task, (known, logits), test)
     assert score.accuracy == pytest.approx(answers.mean(), abs=1e-6)
     assert score.loss == pytest.approx(surprise(logits, batch.labels)[counts].mean(), rel=1e-5)
     assert 0.3 < answers.mean() < 1

@@ -1,7 +1,8 @@
 """Whole runs on texts and tables, one of each family: they learn, they resume, they start from one another."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +56,6 @@ TEXT_PRESETS = ("gpt-nano", "bert-nano", "t5-nano", "lstm-nano")
 slow = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True, scope="module")
-def compiled_quickly() -> Iterator[None]:
-    """Without optimising: compiling takes longer here than all that runs."""
-
-    def compiled(engine: JaxEngine, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0}, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JaxEngine, "compiled", compiled)
-        yield
-
-
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A run of each kind, trained when it is first asked for, tested on what it was trained on."""
@@ -81,6 +70,13 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return run
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A run of each kind that has taken no step, made when it is first asked for."""
+    folder = tmp_path_factory.mktemp("first")
+    return cache(lambda kind: begun(*ready(small_text_recipe(kind), small_texts(by_heart=True)), folder / kind))
+
+
 def log_of(run: Path) -> list[dict[str, str]]:
     names, *lines = (run / "log.csv").read_text().splitlines()
     return [dict(zip(names.split(","), line.split(","), strict=True)) for line in lines]
@@ -91,12 +87,12 @@ def log_of(run: Path) -> list[dict[str, str]]:
     [
         ("gpt", 0.3, 0.7),  # the second half of a number cannot be known
         pytest.param("lstm", 0.3, 0.7, marks=slow),
-        ("masked", 0.6, 0.4),
+        pytest.param("masked", 0.6, 0.4, marks=slow),
         pytest.param("classify", 0.6, 0.8, marks=slow),
         ("tag", 0.01, 0.99),
         pytest.param("span", 0.05, 0.9, marks=slow),
-        ("t5", 0.3, 0.5),  # every digit and the end
-        ("reader", 0.5, 0.9),
+        pytest.param("t5", 0.3, 0.5, marks=slow),  # every digit and the end
+        pytest.param("reader", 0.5, 0.9, marks=slow),
         ("iris", 0.2, 0.85),
     ],
 )
@@ -303,9 +299,9 @@ def test_from_python_a_run_starts_from_another(learned: Callable[[str], Path], t
 
 
 @pytest.mark.parametrize("how", ["recipe", "keyword"])
-def test_symbols_are_those_of_the_run_it_starts_from(how: str, learned: Callable[[str], Path]) -> None:
+def test_symbols_are_those_of_the_run_it_starts_from(how: str, first: Callable[[str], Path]) -> None:
     """A tokeniser made of other texts may be as large and mean something else."""
-    start = learned("masked")
+    start = first("masked")
     others = small_texts()._replace(train=tuple(e._replace(text=e.text.replace("x", "y")) for e in small_texts().train))
     recipe = replace(small_text_recipe("tag"), start=str(start) if how == "recipe" else "")
     data = fit.as_dataset(others, recipe, fit.tokeniser_from(start) if how == "keyword" else None)
@@ -321,10 +317,10 @@ def test_symbols_are_those_of_the_run_it_starts_from(how: str, learned: Callable
     ],
 )
 def test_a_start_of_another_size(
-    change: dict[str, Any], name: str, came: str, learned: Callable[[str], Path], tmp_path: Path
+    change: dict[str, Any], name: str, came: str, first: Callable[[str], Path], tmp_path: Path
 ) -> None:
     recipe = small_text_recipe("tag")
-    start = learned("masked")
+    start = first("masked")
     recipe = replace(recipe, model=replace(recipe.model, **change), start=str(start))  # pyright: ignore
     with pytest.raises(
         CheckpointError, match=rf"{start}: '{name}' {came}; start from a run of the same model: BERTFor"
@@ -333,16 +329,16 @@ def test_a_start_of_another_size(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_start_with_another_vocabulary(learned: Callable[[str], Path], tmp_path: Path) -> None:
-    recipe, texts = replace(small_text_recipe("tag"), start=str(learned("masked"))), small_texts()
+def test_a_start_with_another_vocabulary(first: Callable[[str], Path], tmp_path: Path) -> None:
+    recipe, texts = replace(small_text_recipe("tag"), start=str(first("masked"))), small_texts()
     data = encoded(recipe, texts, BytePairs(280).train([e.text for e in texts.train], texts.marks))
     with pytest.raises(CheckpointError, match=r"'bert.embed.emb' has shape \(25, 16\) there, .* the same tokeniser"):
         fit.train(resolved(recipe, data), data, tmp_path / "run", Listener())
     assert not (tmp_path / "run").exists()
 
 
-def test_a_start_of_another_model(learned: Callable[[str], Path], tmp_path: Path) -> None:
-    recipe = replace(small_text_recipe("gpt"), start=str(learned("reader")))
+def test_a_start_of_another_model(first: Callable[[str], Path], tmp_path: Path) -> None:
+    recipe = replace(small_text_recipe("gpt"), start=str(first("reader")))
     with pytest.raises(CheckpointError, match=r"'embed.emb' is not there, .* same model: RecurrentClassifier"):
         fit.train(*ready(recipe), tmp_path / "run", Listener())
 

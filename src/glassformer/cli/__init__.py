@@ -32,7 +32,7 @@ from glassformer.cli.template import template
 from glassformer.cli.trace import trace
 from glassformer.cli.train import train
 from glassformer.cli.view import view
-from glassformer.compiled_cache import keep_programs
+from glassformer.user_cache import keep_programs
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)  # no mistake of the program's
 

@@ -15,7 +15,10 @@ def studio(
         "127.0.0.1"
     ),
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="port to listen on; 0: a free one, 8765 where it is", show_default="0")
+        int,
+        typer.Option(
+            min=0, max=65535, help="port to listen on; 0: that of the last time, 8765, or a free one", show_default="0"
+        ),
     ] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="print the address and open no browser")] = False,
     code: Code = None,
@@ -23,7 +26,8 @@ def studio(
 ) -> None:
     """Serve a page on this machine: draw a digit or type a text and see what the model sees; watch runs as they train.
 
-    The address it prints holds a token; whoever has it can look at the runs. Ctrl-C ends it.
+    The address it prints holds a token; whoever has it can look at the runs. Ctrl-C ends it. Started again on the same
+    folder it has the same address, if its port is still free: pages that are open come back.
 
     Example: `glassformer studio`, `glassformer studio runs --port 8000 --no-browser`
     """
@@ -36,7 +40,7 @@ def studio(
         if (error.name or "").split(".")[0] not in ("starlette", "uvicorn"):
             raise
         raise EngineError("studio: needs starlette and uvicorn: pip install 'glassformer[studio]'") from None
-    address = open_address(host, port)
+    address = open_address(host, port, runs)
     if not is_loopback(host):
         print(
             f"glassformer: {host} can be reached from other machines: anyone who has the address below can look at "

@@ -1,5 +1,6 @@
 """glassformer view: one input through a trained model, forward and backward, as a page to look at."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +63,8 @@ def view(
 
 
 def trace_input_of(run: "Run", word: str) -> "TraceInput":
-    from glassformer.cli.predict_texts import read
+    from glassformer.cli.predict_texts import read, text_file
+    from glassformer.data.dataset import TEXTS
     from glassformer.data.prepare import read_pictures
     from glassformer.errors import DataError
     from glassformer.lens.trace_input import image_input, reads_images, text_input
@@ -72,11 +74,13 @@ def trace_input_of(run: "Run", word: str) -> "TraceInput":
         if len(pictures) > 1:
             raise DataError(f"{word}: holds {len(pictures):,} images; say which one, such as {word}:0")
         return image_input(run, pictures[0].name, pictures[0].image, pictures[0].label)
-    if word.startswith("@") or word == "-":
-        given = list(read(run, word))
-        if len(given) != 1:
-            raise DataError(f"{word}: holds {len(given)} texts, one a line; a page shows one")
-    else:
-        given = list(read(run, word))
+    if run.model.input.reads == TEXTS and (word.startswith("@") or word == "-"):
+        text = (sys.stdin.read() if word == "-" else text_file(word)).removesuffix("\n")  # all its lines are one text
+        if not text.strip():
+            raise DataError(f"{word}: holds no text; a page shows one")
+        return text_input(run, word, text)
+    given = list(read(run, word))
+    if len(given) != 1:
+        raise DataError(f"{word}: holds {len(given)} rows, one a line; a page shows one")
     expected = given[0].expected
     return text_input(run, given[0].name, given[0].text, None if isinstance(expected, dict) else expected)

@@ -22,10 +22,10 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from glassformer.compiled_cache import VARIABLE, not_private, private_folder, processor
 from glassformer.errors import EngineError, FileError
 from glassformer.files import write_whole
 from glassformer.reading import read_bytes
+from glassformer.user_cache import VARIABLE, not_private, private_folder, processor
 
 # NaN and infinity keep their meaning, denormals stay: none of -ffast-math. A square root need not set errno, and
 # x * y + z may be one instruction.

@@ -1,9 +1,10 @@
 """What the studio answers: its page, runs, a sample, a preview, a whole view, and a run's training as it happens."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +15,31 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from glassformer.errors import GlassformerError
-from glassformer.lens.payload import encoded
-from glassformer.lens.payload import view as whole_view
-from glassformer.lens.studio.compile_limit import CompileLimit
+from glassformer.lens.studio import worker
 from glassformer.lens.studio.document import document
 from glassformer.lens.studio.events import EventStream
-from glassformer.lens.studio.http_errors import HTTPError, busy
-from glassformer.lens.studio.inputs import of_sample, trace_input_of, unpacked
+from glassformer.lens.studio.http_errors import HTTPError, TooLongError, busy
 from glassformer.lens.studio.json_bytes import json_bytes
-from glassformer.lens.studio.preview import preview
 from glassformer.lens.studio.requests import Input, number_in, read_input, read_object, run_name, run_names
-from glassformer.lens.studio.run_cache import RunCache, newest
-from glassformer.lens.studio.runs import Runs
-from glassformer.lens.studio.samples import Sample, SampleSet
+from glassformer.lens.studio.runs import Place, Runs, described, standing_of, times_of
 from glassformer.lens.studio.watch import Watchers
 from glassformer.lens.studio.work_queue import WorkQueue
 
-UPLOAD_SECONDS = 60.0  # that a body may take to come in
+UPLOAD_SECONDS = 30.0  # that a body may take to come in
+AGAIN_SECONDS = 300.0  # after which a run that took too long is tried again; sooner where its files have changed
 
 
 class Studio:
-    def __init__(self, folder: Path) -> None:
-        self.runs, self.run_cache, self.queue, self.compile_limit = (
-            Runs(folder),
-            RunCache(),
-            WorkQueue(),
-            CompileLimit(),
-        )
-        self.watchers = Watchers(self.queue, FirstSample(self.compile_limit))
-        self.listing = asyncio.Lock()
-        self.waiting: set[asyncio.Future[bytes]] = set()  # work that somebody waits for
+    """Two processes work for it: one reads what runs there are, and how far; the other one looks inside."""
+
+    def __init__(self, folder: Path, reads: WorkQueue, looks: WorkQueue) -> None:
+        self.looks = looks
+        self.runs = Runs(folder, partial(reads.run, described))
+        self.watchers = Watchers(partial(reads.run, standing_of), partial(self.look_at, worker.look))
+        self.too_slow: dict[Path, tuple[Any, float]] = {}  # run -> its files then, and when
+        self.listing: asyncio.Task[bytes] | None = None
+        self.is_stopped = False
+        self.waiting: set[asyncio.Future[Any]] = set()  # work that somebody waits for
 
     def app(self) -> Starlette:
         routes = [
@@ -69,75 +65,79 @@ class Studio:
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         yield
         self.stop()
-        await asyncio.to_thread(self.queue.stop)
 
     def stop(self) -> None:
         """Streams end; what waits is given up."""
+        self.is_stopped = True
         self.watchers.stop()
         for job in tuple(self.waiting):
             job.cancel()
 
+    @cached_property
+    def made_page(self) -> tuple[str, str]:
+        return document()
+
     async def page(self, request: Request) -> Response:
-        start = (await self.listed())["start"]
-        page, policy = await asyncio.to_thread(document, {"start": start})
+        page, policy = self.made_page
         return HTMLResponse(page, headers={"Content-Security-Policy": policy})
 
     async def list_runs(self, request: Request) -> Response:
-        return answer(json_bytes(await self.listed()))
+        """One list for all who ask meanwhile."""
+        if self.listing is None or self.listing.done():
+            self.listing = asyncio.create_task(self.listed())
+        return answer(await asyncio.shield(self.listing))
 
-    async def listed(self) -> dict[str, Any]:
-        async with self.listing:
-            return await asyncio.to_thread(self.runs.listed)
+    async def listed(self) -> bytes:
+        return json_bytes(await self.runs.listed())
 
-    async def path_of(self, name: str) -> Path:
-        return await asyncio.to_thread(self.runs.path_of, name)
+    async def place_of(self, name: str) -> Place:
+        return await asyncio.to_thread(self.runs.place_of, name)
 
     async def sample(self, request: Request) -> Response:
-        path = await self.path_of(run_name(request.query_params.get("run")))
+        place = await self.place_of(run_name(request.query_params.get("run")))
         index = number_in(request.query_params.get("index"))
-
-        def work() -> bytes:
-            samples = self.run_cache.get(path).samples
-            return json_bytes({"name": f"test:{index}", "count": samples.count, **plain_sample(samples.at(index))})
-
-        return answer(await self.worked(request, work))
+        return answer(await self.while_here(request, self.look_at(worker.sample, place, index)))
 
     async def preview(self, request: Request) -> Response:
-        plain = read_object(await body_of(request))
+        plain = read_object(await body_of(request), "runs", "input")
         names, given = run_names(plain.get("runs")), read_input(plain.get("input"))
-        paths = [await self.path_of(name) for name in names]
+        places = [await self.place_of(name) for name in names]
+        views = asyncio.gather(*(self.preview_of(*both, given) for both in zip(places, names, strict=True)))
+        return answer(b'{"views":[' + b",".join(await self.while_here(request, views)) + b"]}")
 
-        def work() -> bytes:
-            ready = unpacked(given)
-            return json_bytes({"views": [self.preview_of(*both, ready) for both in zip(names, paths, strict=True)]})
-
-        return answer(await self.worked(request, work))
-
-    def preview_of(self, name: str, path: Path, ready: Any) -> dict[str, Any]:
+    async def preview_of(self, place: Place, name: str, given: Input) -> bytes:
         try:
-            loaded = self.run_cache.get(path)
-            return {**preview(loaded.run, trace_input_of(loaded, ready), self.compile_limit), "run": name}
-        except GlassformerError as error:
-            return {"error": str(error)}
+            return await self.look_at(worker.preview, place, name, given)
+        except TooLongError as error:
+            return json_bytes({"error": error.why})
 
     async def view(self, request: Request) -> Response:
-        plain = read_object(await body_of(request))
+        plain = read_object(await body_of(request), "run", "input")
         name, given = run_name(plain.get("run")), read_input(plain.get("input"))
-        return answer(await self.worked(request, partial(self.view_of, name, await self.path_of(name), given)))
-
-    def view_of(self, name: str, path: Path, given: Input) -> bytes:
-        loaded = self.run_cache.get(path)
-        trace_input = trace_input_of(loaded, unpacked(given))
-        self.compile_limit.note(loaded.run.model, trace_input.x)
-        return json_bytes({**whole_view(loaded.run, trace_input), "run": name})
+        place = await self.place_of(name)
+        return answer(await self.while_here(request, self.look_at(worker.view, place, name, given)))
 
     async def watch(self, request: Request) -> Any:
-        path = await self.path_of(run_name(request.query_params.get("run")))
-        return EventStream(*await self.watchers.join(path))
+        place = await self.place_of(run_name(request.query_params.get("run")))
+        return EventStream(*await self.watchers.join(place))
 
-    async def worked(self, request: Request, work: Callable[[], bytes]) -> bytes:
+    async def look_at(self, work: Callable[..., Any], place: Place, *given: Any) -> Any:
+        """What the work gives. Others do not wait for a run that took too long before."""
+        now = await asyncio.to_thread(times_of, place.path)
+        files, since = self.too_slow.get(place.path, (None, 0.0))
+        if files == now and time.monotonic() - since < AGAIN_SECONDS:
+            raise TooLongError(self.looks.seconds)
+        try:
+            return await self.looks.run(work, place, *given)
+        except TooLongError:
+            self.too_slow[place.path] = now, time.monotonic()
+            raise
+
+    async def while_here(self, request: Request, work: Awaitable[Any]) -> Any:
         """The work's result; where the client goes away before its turn comes, it is not begun."""
-        job = asyncio.ensure_future(self.queue.run(work))
+        job = asyncio.ensure_future(work)
+        if self.is_stopped:
+            job.cancel()
         gone = asyncio.ensure_future(until_gone(request))
         self.waiting.add(job)
         try:
@@ -153,20 +153,6 @@ class Studio:
             gone.cancel()
 
 
-class FirstSample:
-    """What a run in training makes of its first test sample; the samples are read once for each run."""
-
-    def __init__(self, compile_limit: CompileLimit) -> None:
-        self.compile_limit = compile_limit
-        self.first: dict[Path, Sample] = {}
-
-    def __call__(self, path: Path) -> tuple[int, dict[str, Any]]:
-        epoch, run = newest(path)
-        if path not in self.first:
-            self.first[path] = SampleSet(run).at(0)
-        return epoch, preview(run, of_sample(run, 0, self.first[path]), self.compile_limit)
-
-
 async def body_of(request: Request) -> bytes:
     try:
         async with asyncio.timeout(UPLOAD_SECONDS):
@@ -178,12 +164,6 @@ async def body_of(request: Request) -> bytes:
 async def until_gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def plain_sample(sample: Sample) -> dict[str, Any]:
-    if sample.image is None:
-        return {"text": sample.text, "target": sample.target}
-    return {"image": encoded(sample.image), "label": sample.label}
 
 
 def answer(body: bytes) -> Response:

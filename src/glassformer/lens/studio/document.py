@@ -1,9 +1,8 @@
 """The studio's page: one document with its style and script inside; a content policy allows these two and no other."""
 
 import re
-from typing import Any
 
-from glassformer.lens.page import as_json, bundle, hashed, web
+from glassformer.lens.page import bundle, hashed, web
 
 DOCUMENT = """<!DOCTYPE html>
 <html lang="en">
@@ -17,20 +16,19 @@ DOCUMENT = """<!DOCTYPE html>
 </head>
 <body>
 <noscript>This page draws with JavaScript, which is switched off here.</noscript>
-<div id="view"></div>
-<script type="application/json" id="studio">{{studio}}</script>
+<div id="studio"></div>
 <script type="module">{{script}}</script>
 </body>
 </html>
 """
 
 
-def document(start: dict[str, Any]) -> tuple[str, str]:
+def document() -> tuple[str, str]:
     """The page, and the policy it is sent with."""
     style, script = web("style.css") + web("studio.css"), bundle("studio")
     policy = (
         f"default-src 'none'; script-src '{hashed(script)}'; style-src '{hashed(style)}'; img-src data: blob:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    filled = {"style": style, "script": script, "studio": as_json(start)}
+    filled = {"style": style, "script": script}
     return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], DOCUMENT), policy

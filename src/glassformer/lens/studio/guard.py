@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from glassformer.lens.studio.http_errors import HTTPError, busy
 
 LARGEST_BODY = 8 << 20  # bytes
-ALL_BODIES = 64 << 20  # bytes, of all requests that are being read or worked on
+ALL_BODIES = 32 << 20  # bytes, of all requests that are being read or worked on
 NOTHING = "default-src 'none'; frame-ancestors 'none'"
 HEADERS = {
     "content-security-policy": NOTHING,

@@ -7,8 +7,18 @@ BUSY_SECONDS = 1  # after which it is worth to ask again
 
 class HTTPError(Exception):
     def __init__(self, status: int, why: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(why)
+        super().__init__(status, why, headers)  # as it is made anew in another process
         self.status, self.why, self.headers = status, why, dict(headers or {})
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class TooLongError(HTTPError):
+    """Work that was stopped."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(504, f"it took longer than {seconds:.0f} s and was stopped")
 
 
 def busy(why: str) -> HTTPError:

@@ -1,10 +1,9 @@
 """Runs that are in use, kept loaded: the last few. A run whose weights were written anew is loaded anew.
 
-Only the thread that does the work (work_queue.py) comes here.
+Only the process that does the work (worker.py) comes here.
 """
 
 import dataclasses
-import json
 from collections import OrderedDict
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +16,14 @@ from safetensors import SafetensorError, safe_open
 
 from glassformer.errors import CheckpointError
 from glassformer.lens.studio.runs import STATE, WEIGHTS, about_file, stamp
-from glassformer.lens.studio.samples import SampleSet
+from glassformer.lens.studio.samples import Sample, SampleSet
 from glassformer.predict.run import Run, load
+from glassformer.reading import parse_json
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.weights import fill
 
 KEPT = 4
+KEPT_SAMPLES = 64
 
 
 class LoadedRun:
@@ -51,6 +52,20 @@ class RunCache:
         return self.kept[path][1]
 
 
+class FirstSamples:
+    """The first test sample of each run that is watched: its data is read once."""
+
+    def __init__(self) -> None:
+        self.kept: OrderedDict[Path, Sample] = OrderedDict()
+
+    def get(self, run: Run) -> Sample:
+        if run.path not in self.kept:
+            self.kept[run.path] = SampleSet(run).at(0)
+        while len(self.kept) > KEPT_SAMPLES:
+            self.kept.popitem(last=False)
+        return self.kept[run.path]
+
+
 def on_device(run: Run) -> Run:
     return dataclasses.replace(run, params=jax.tree.map(jnp.asarray, run.params))
 
@@ -77,11 +92,11 @@ def last_state(path: Path) -> tuple[int, int, dict[str, np.ndarray]]:
     prefix = "state.params."
     try:
         with safe_open(path, framework="numpy") as file:
-            progress = json.loads((file.metadata() or {})["glassformer"])["progress"]
+            progress = parse_json((file.metadata() or {})["glassformer"], path, CheckpointError)["progress"]
             names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
             arrays = {name.removeprefix(prefix): file.get_tensor(name) for name in names}
             return int(progress["epoch"]), int(progress["step"]), arrays
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+    except (SafetensorError, CheckpointError, OSError, KeyError, TypeError, ValueError):
         return 0, 0, {}
 
 

@@ -9,6 +9,7 @@ import os
 import secrets
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,14 +17,20 @@ from typing import NamedTuple
 import uvicorn
 
 from glassformer.errors import SettingError
+from glassformer.lens.studio import token_file
 from glassformer.lens.studio.app import Studio
+from glassformer.lens.studio.connections import IDLE_SECONDS, Connection
 from glassformer.lens.studio.guard import ANY, Guard
+from glassformer.lens.studio.work_queue import WorkQueue
 
 USUAL_PORT = 8765
 TRIED = 20  # ports from the usual one on, before any that is free is taken
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-STREAM_SECONDS = 2  # that open connections get to end
-MOST_CONNECTIONS = 1000
+STREAM_SECONDS = 1  # that open connections get to end
+END_SECONDS = 2.5  # after which it ends whatever still runs
+READ_SECONDS = 10.0  # that reading what a run is may take
+MOST_READS = 2000  # that wait: each run that is watched, and the list
+FILES = 4096  # that may be open
 TAKEN = (errno.EADDRINUSE, errno.EACCES)  # Windows says the second
 
 
@@ -48,14 +55,29 @@ class Address(NamedTuple):
         return ports | names if self.port == 80 else ports
 
 
-def open_address(host: str, port: int = 0) -> Address:
-    """A socket that listens. Port 0: the usual one, or one of the next that are free, or any."""
-    tried = range(USUAL_PORT, USUAL_PORT + TRIED) if port == 0 else ()
+def open_address(host: str, port: int = 0, runs: Path | None = None) -> Address:
+    """A socket that listens. Port 0: that of the last time for these runs, the usual one or one of the next, or any.
+
+    On the port of the last time, the token is the same too; not where other machines can listen in.
+    """
+    file = kept_file(runs) if runs is not None and is_loopback(host) else None
+    kept = token_file.read(file) if file else None
+    tried = (*([kept.port] if kept else []), *range(USUAL_PORT, USUAL_PORT + TRIED)) if port == 0 else ()
     for number in (*tried, port):
         with contextlib.suppress(PortTakenError):
             listener = listen(host, number)
-            return Address(listener, host, listener.getsockname()[1], secrets.token_urlsafe(24))
+            port = listener.getsockname()[1]
+            token = kept.token if kept and kept.port == port else secrets.token_urlsafe(24)
+            if file:
+                token_file.write(file, token_file.Kept(token, port))
+            return Address(listener, host, port, token)
     raise SettingError(f"studio: port {port} is taken; choose another with --port, or none for a free one")
+
+
+def kept_file(runs: Path) -> Path | None:
+    with contextlib.suppress(OSError, RuntimeError):  # a user without a home
+        return token_file.file_of(runs)
+    return None
 
 
 class PortTakenError(Exception):
@@ -100,21 +122,39 @@ def serve(folder: Path, address: Address, ready: Callable[[], None]) -> None:
 
 
 async def serving(folder: Path, address: Address, ready: Callable[[], None]) -> None:
-    studio = Studio(folder)
+    reads, looks = WorkQueue(MOST_READS, READ_SECONDS), WorkQueue()
+    studio = Studio(folder, reads, looks)
     guard = Guard(studio.app(), address.token, address.hosts(), anywhere=address.host in ANY)
     config = uvicorn.Config(
         guard,
-        http="h11",
+        http=Connection,
         ws="none",
         loop="asyncio",
         lifespan="on",
         access_log=False,  # it would hold the token
         log_config=None,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=STREAM_SECONDS,
     )
-    await Server(config, studio, ready).serve(sockets=[address.listener])
+    raise_file_limit()
+    looks.warm()
+    try:
+        await Server(config, studio, ready).serve(sockets=[address.listener])
+    finally:
+        looks.stop()
+        reads.stop()
+
+
+def raise_file_limit() -> None:
+    """Each connection is an open file; many systems allow 256 or 1,024 unless asked."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Server(uvicorn.Server):
@@ -130,6 +170,10 @@ class Server(uvicorn.Server):
 
         def stop(number: int, frame: object) -> None:
             self.force_exit = self.should_exit and number == signal.SIGINT  # asked twice: at once
+            if not self.should_exit:
+                last = threading.Timer(END_SECONDS, os._exit, (0,))
+                last.daemon = True
+                last.start()
             self.should_exit = True
             loop.call_soon_threadsafe(self.studio.stop)
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what is cut off now is no error

@@ -9,15 +9,13 @@ end         training is over: the state
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from glassformer.errors import GlassformerError
-from glassformer.lens.studio.http_errors import HTTPError, busy
+from glassformer.lens.studio.http_errors import HTTPError, TooLongError, busy
 from glassformer.lens.studio.json_bytes import json_bytes
-from glassformer.lens.studio.runs import TRAINING, Standing, standing_of
-from glassformer.lens.studio.work_queue import WorkQueue
+from glassformer.lens.studio.runs import TRAINING, Place, Standing
 
 POLL_SECONDS = 0.3
 KEPT_LOOKS = 64
@@ -26,7 +24,8 @@ MOST_WAITING = KEPT_LOOKS + 256  # events: who is further behind is dropped, and
 MOST_LISTENERS = 500
 MOST_WATCHERS = 16  # that are kept with their looks when nobody listens
 
-Look = Callable[[Path], tuple[int, dict[str, Any]]]  # the epoch, and what is seen with its weights
+Stand = Callable[[Place], Awaitable[Standing]]
+Look = Callable[[Place], Awaitable[tuple[int, dict[str, Any]]]]  # the epoch, and what is seen with its weights
 
 
 class Listener:
@@ -63,8 +62,8 @@ class Listener:
 class Watcher:
     """Of one run. It goes on while somebody listens, and once begun until training is over."""
 
-    def __init__(self, path: Path, queue: WorkQueue, look: Look) -> None:
-        self.path, self.queue, self.look = path, queue, look
+    def __init__(self, place: Place, stand: Stand, look: Look) -> None:
+        self.place, self.stand, self.look = place, stand, look
         self.listeners: set[Listener] = set()
         self.looks: deque[bytes] = deque()
         self.now: Standing | None = None
@@ -74,7 +73,7 @@ class Watcher:
 
     async def join(self) -> Listener:
         if self.now is None or self.task is None or self.task.done():
-            self.now = await asyncio.to_thread(standing_of, self.path)
+            self.now = await self.stand(self.place)
         listener = Listener()
         listener.tell(progress(self.now))
         for look in self.looks:
@@ -96,16 +95,16 @@ class Watcher:
                 if await self.is_over():
                     break
                 await asyncio.sleep(POLL_SECONDS)
-        except GlassformerError:  # the folder went away, or holds no run any more
+        except (GlassformerError, HTTPError):  # the folder went away, holds no run any more, or takes too long
             pass
         except Exception:
-            logging.getLogger(__name__).exception("watching %s failed", self.path.name)
+            logging.getLogger(__name__).exception("watching %s failed", self.place.path.name)
         finally:
             for listener in tuple(self.listeners):
                 listener.end()
 
     async def is_over(self) -> bool:
-        now = await asyncio.to_thread(standing_of, self.path)
+        now = await self.stand(self.place)
         before, self.now = self.now, now
         known = before.rows if before else ()
         if now.rows[: len(known)] != known or (before and before.of != now.of):
@@ -125,14 +124,16 @@ class Watcher:
 
     async def take_look(self) -> None:
         try:
-            made = await self.queue.run(lambda: look_event(*self.look(self.path)))
+            made = look_event(*await self.look(self.place))
+        except TooLongError:
+            return
         except HTTPError:
             self.seen = None  # busy: another time
             return
         except GlassformerError:
             return  # no test data at hand, or no weights yet: there is nothing to look at
         except Exception:
-            logging.getLogger(__name__).exception("looking at %s failed", self.path.name)
+            logging.getLogger(__name__).exception("looking at %s failed", self.place.path.name)
             return
         if made not in self.looks:
             self.looks.append(made)
@@ -153,24 +154,24 @@ class Watcher:
 
 
 class Watchers:
-    def __init__(self, queue: WorkQueue, look: Look) -> None:
-        self.queue, self.look = queue, look
-        self.by_path: dict[Path, Watcher] = {}
+    def __init__(self, stand: Stand, look: Look) -> None:
+        self.stand, self.look = stand, look
+        self.by_place: dict[Place, Watcher] = {}
         self.stopped = False
 
-    async def join(self, path: Path) -> tuple[Watcher, Listener]:
-        if self.stopped or sum(len(one.listeners) for one in self.by_path.values()) >= MOST_LISTENERS:
+    async def join(self, place: Place) -> tuple[Watcher, Listener]:
+        if self.stopped or sum(len(one.listeners) for one in self.by_place.values()) >= MOST_LISTENERS:
             raise busy("too many are watching")
-        idle = [path for path, one in self.by_path.items() if one.is_idle()]
+        idle = [one for one, watcher in self.by_place.items() if watcher.is_idle()]
         for old in idle[: max(len(idle) - MOST_WATCHERS + 1, 0)]:
-            if old != path:
-                del self.by_path[old]
-        watcher = self.by_path.setdefault(path, Watcher(path, self.queue, self.look))
+            if old != place:
+                del self.by_place[old]
+        watcher = self.by_place.setdefault(place, Watcher(place, self.stand, self.look))
         return watcher, await watcher.join()
 
     def stop(self) -> None:
         self.stopped = True
-        for watcher in self.by_path.values():
+        for watcher in self.by_place.values():
             watcher.stop()
 
 

@@ -101,6 +101,11 @@ export function openDrawingPad(shape, { onChange, onFile }) {
       const pixels = pixelsOf({ image, strokes }, shape, centre);
       return { image: base64(pixels), label: strokes.length ? null : about?.label ?? null };
     },
+    // An empty image has no answer, whatever a model would say of it.
+    missing() {
+      const { image, strokes } = now();
+      return image || pixelsOf({ image, strokes }, shape, false).some(Boolean) ? "" : "Draw something.";
+    },
     // The sample that is shown untouched, if it is one.
     sample: () => (now().strokes.length ? null : now().about?.sample ?? null),
     show(image, about) { change({ image, about }); },

@@ -18,8 +18,9 @@ export function fullTraceTab(failed) {
 
   async function fetchPage() {
     if (!isOpen || !wanted) return;
-    const now = wanted();
+    const { missing, ...now } = wanted();
     const key = JSON.stringify(now);
+    if (missing) return empty(missing);
     if (key === asked) return;
     asked = key;
     status.textContent = page ? "" : "Tracing every number …";
@@ -38,8 +39,18 @@ export function fullTraceTab(failed) {
         refusal.textContent = error.message;
       }
     } finally {
-      status.textContent = "";
+      if (asked) status.textContent = "";
     }
+  }
+
+  function empty(words) {
+    page?.stop();
+    page = null;
+    asked = "";
+    refusal.hidden = true;
+    room.replaceChildren();
+    delete document.documentElement.dataset.tab;
+    status.textContent = words;
   }
 
   return {
@@ -52,13 +63,9 @@ export function fullTraceTab(failed) {
     close() {
       isOpen = false;
       clearTimeout(timer);
-      page?.stop();
-      page = null;
-      asked = "";
-      room.replaceChildren();
-      delete document.documentElement.dataset.tab;
+      empty("");
     },
-    // `question()` gives { run, input }
+    // `question()` gives { run, input }, and what is missing where there is nothing to ask
     want(question) {
       wanted = question;
       clearTimeout(timer);

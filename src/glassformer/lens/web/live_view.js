@@ -27,6 +27,12 @@ export function liveTab({ banner, onChange }) {
 
   const preview = latestRequest(async ({ since }) => {
     const runs = names;
+    const missing = source.now().missing();
+    if (missing) {
+      columns.forEach((one) => one.wait(missing));
+      source.tell([]);
+      return;
+    }
     const input = source.now().input();
     const { views } = await ask("preview", { runs, input });
     if (runs !== names) return;

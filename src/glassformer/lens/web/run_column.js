@@ -11,6 +11,7 @@ import { imagePicture } from "./image.js";
 import { tokensPicture } from "./tokens.js";
 
 const LARGEST = 460; // pixels, along a side of the image
+const LOOKING = "Looking … the first time takes a few seconds.";
 const MOST = 5; // of the tokens that are looked at, those that are named
 
 export function runColumn(asking) {
@@ -40,7 +41,7 @@ export function runColumn(asking) {
   const name = h("h2");
   const about = h("p", { class: "small" });
   const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
-  const looking = h("p", { class: "small looking", role: "status" }, "Looking … the first time takes a few seconds.");
+  const looking = h("p", { class: "small looking", role: "status" }, LOOKING);
   const best = h("p", { class: "best", role: "status" });
   const note = h("p", { class: "small note" });
   const places = h("div", { class: "places" });
@@ -108,15 +109,18 @@ export function runColumn(asking) {
     element,
     // The run that the next preview will be of.
     call(run) {
-      if (called !== run.name) {
-        refusal.hidden = true;
-        looking.hidden = false;
-        shown.hidden = true;
-        best.replaceChildren();
-      }
+      if (called !== run.name) this.wait(LOOKING);
       called = run.name;
       name.textContent = run.title;
       about.textContent = [run.model, run.parameters ? `${run.parameters.toLocaleString("en")} parameters` : "", run.accuracy == null ? "" : `${(100 * run.accuracy).toFixed(2)} % right`, run.data].filter(Boolean).join(" · ");
+    },
+    // There is no answer yet.
+    wait(words) {
+      refusal.hidden = shown.hidden = true;
+      looking.hidden = false;
+      looking.textContent = words;
+      best.replaceChildren();
+      element.dataset.says = "";
     },
     // A preview of the server, or its refusal.
     show(view) {

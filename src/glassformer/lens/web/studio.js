@@ -14,8 +14,8 @@ const LOOK_AGAIN = 3000; // milliseconds between two looks at the list of runs
 const KEYS = [["z", "undo"], ["c", "clear"], ["e", "eraser"], ["[ ]", "samples"], ["r", "random"], ["b", "backward"]];
 const TABS = [["look", "Look", "the input, the answer, the attention"], ["every", "Every number", "the whole trace, forward and backward"], ["watch", "Watch", "runs, as they are trained"]];
 
-export function openStudio(root, { start }) {
-  const chosen = remembered({ run: start, compare: "", tab: "look", watched: "" });
+export function openStudio(root) {
+  const chosen = remembered({ run: "", compare: "", tab: "look", watched: "" });
   let runs = [];
   let shown = ""; // tab, runs and their epochs, as they were last drawn
   let open = ""; // the tab
@@ -45,16 +45,18 @@ export function openStudio(root, { start }) {
   // The input is another, or who looks at it.
   function changed(since = null) {
     if (chosen.tab === "look") look.look(since);
-    else every.want(() => ({ run: chosen.run, input: source.named() }));
+    else every.want(() => ({ run: chosen.run, input: source.named(), missing: source.now().missing() }));
   }
 
   function choose(changes) {
+    const goes = Object.entries(changes).some(([key, value]) => chosen[key] !== value);
     Object.assign(chosen, changes);
     if ((runOf(chosen.run)?.state ?? "broken") === "broken") chosen.run = runs.find((run) => run.state !== "broken").name;
     const partner = runOf(chosen.compare);
     if (!partner || partner.name === chosen.run || reads(partner) !== reads(runOf(chosen.run))) chosen.compare = "";
     if (!runOf(chosen.watched)) chosen.watched = (runs.find((run) => run.state === "training") ?? runOf(chosen.run)).name;
     remember(chosen);
+    if (JSON.stringify(history.state?.studio) !== JSON.stringify(chosen)) history[goes ? "pushState" : "replaceState"]({ studio: { ...chosen } }, "");
     draw();
   }
 
@@ -108,11 +110,16 @@ export function openStudio(root, { start }) {
     ",": notEvery(() => asked().turn(-1)), ".": notEvery(() => asked().turn(1)), t: notEvery(turnTheme),
     head: (head) => notEvery(() => asked().set({ head }))(),
   });
+  window.addEventListener("popstate", ({ state }) => { // Back, and forward again
+    if (!state?.studio || !runs.length) return;
+    Object.assign(chosen, state.studio);
+    choose({});
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
 
   lookForRuns();
   return { times: look.stopwatch.times, chosen, columns: look.columns, asking, every, source: source.now, runs: () => runs, choose };
 }
 
-const written = document.getElementById("studio");
-if (written) window.studio = openStudio(document.getElementById("view"), JSON.parse(written.textContent));
+const root = document.getElementById("studio");
+if (root) window.studio = openStudio(root);

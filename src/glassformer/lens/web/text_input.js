@@ -20,6 +20,7 @@ export function openTextInput(kind, { onChange }) {
   return {
     element,
     input: () => ({ text: field.value, target: about?.target ?? null }),
+    missing: () => (field.value.trim() ? "" : kind === "row" ? "Write a row of numbers." : "Write something."),
     sample: () => about?.sample ?? null,
     show(text, from) {
       about = from;

@@ -1,33 +1,35 @@
-// What the reader has chosen. It lives in the address (#…), so that a link leads to the same view.
+// What the reader has chosen. It lives in the address (#…), so that a link leads to the same view, and Back to the last one.
 
 const PLAIN = {
   tab: "walk", mode: "forward", step: "", layer: "", head: 0, group: 0, token: -1, mask: "", temperature: 1, tensor: "", cell: "",
   theme: "",
 };
 
+const PLACES = ["tab", "mode", "step", "layer", "tensor"]; // whoever goes to another one can go back
+
 // `complete` turns what a link says into a view that exists.
 export function openUrlState(signal, complete = (values) => values) {
   const listeners = new Set();
   let values = complete({ ...PLAIN, ...fromHash(location.hash) });
 
-  function set(changes) {
+  function set(changes, goes = true) {
     const before = values;
     values = complete({ ...values, ...changes });
     const changed = new Set(Object.keys(values).filter((key) => values[key] !== before[key]));
     if (!changed.size) return;
-    remember();
+    remember(goes && PLACES.some((key) => changed.has(key)));
     listeners.forEach((listener) => listener(values, changed));
   }
 
-  function remember() {
+  function remember(goes) {
     try {
-      history.replaceState(null, "", toHash(values) || location.pathname + location.search);
+      history[goes ? "pushState" : "replaceState"](history.state, "", toHash(values) || location.pathname + location.search);
     } catch {
       // a page without an address of its own (in a frame) still works, only without links
     }
   }
 
-  window.addEventListener("hashchange", () => set({ ...PLAIN, theme: values.theme, ...fromHash(location.hash) }), { signal });
+  window.addEventListener("hashchange", () => set({ ...PLAIN, theme: values.theme, ...fromHash(location.hash) }, false), { signal });
   return { get: () => values, set, onChange: (listener) => listeners.add(listener) };
 }
 

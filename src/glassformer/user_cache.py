@@ -1,4 +1,4 @@
-"""Folders for what is compiled: libraries of the native engine, programs of JAX."""
+"""Folders for what is kept between commands: libraries of the native engine, programs of JAX, the studio's tokens."""
 
 import hashlib
 import os

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.compiled_cache import VARIABLE, keep_programs
+from glassformer.user_cache import VARIABLE, keep_programs
 
 CHOSEN = "JAX_COMPILATION_CACHE_DIR"
 COMPILE = """
 import sys
-from glassformer.compiled_cache import keep_programs
+from glassformer.user_cache import keep_programs
 keep_programs()
 import jax
 print(jax.jit(lambda x: x * 3)(14))
