@@ -47,6 +47,7 @@ def open_image(path: Path) -> "Image":
     file = open_plain(path, DataError, "an image")
     try:
         with file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of tags that are damaged, and make no difference to the pixels
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file, formats=FORMATS) as image:
                 image.load()

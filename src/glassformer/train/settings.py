@@ -155,7 +155,7 @@ def parse(text: str) -> Any:
     """As TOML reads it; a bare word is text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, a number of thousands of digits, or brackets within brackets
         return text
 
 
