@@ -113,7 +113,8 @@ class Worker:
 
     def __init__(self, root: Path, seed: int, only: str) -> None:
         self.root, self.seed, self.only = root, seed, only
-        self.place = mmap.mmap(-1, 16)  # the number that is being read, and since when
+        self.place = mmap.mmap(-1, 16)  # the number that is being read (-1: none), and since when
+        self.place[:] = struct.pack("=qd", -1, 0.0)
         self.lines, pipe = os.pipe()
         self.jobs, self.wanted = os.pipe()
         self.pid = os.fork()

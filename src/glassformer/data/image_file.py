@@ -1,5 +1,6 @@
 """One image file, in any common format, as pixels. A foreign file is opened with care: what is wrong names the file."""
 
+import logging
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ def open_image(path: Path) -> "Image":
     """The decoded image; a file that is none, and one that would unpack to gigabytes, are refused by name."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
+    logging.getLogger("PIL").addHandler(logging.NullHandler())  # what it logs would be printed else
     file = open_plain(path, DataError, "an image")
     try:
         with file, warnings.catch_warnings():
