@@ -15,7 +15,7 @@ MOST_TEXT = 256 << 20  # bytes; a tokeniser of a quarter of a million symbols ta
 MOST_JSON = 64 << 20  # the names of 21,843 classes take 2 MiB, the largest lists of tensors 20
 MOST_TOML = 1 << 20  # settings are a page or two
 MOST_DEPTH = 64  # brackets within brackets, or dots in a key; ours need five
-DOTTED = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % (MOST_DEPTH + 1))
+DOTTED = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_DEPTH + 1}}}""")
 
 Kind = type[GlassformerError]
 

@@ -423,12 +423,14 @@ def write_data(right: Path, draw: np.random.Generator) -> None:
         b"length,width,kind\n" + b"".join(b"%d.5,%d,%d\n" % (i, i * 3, i % 2) for i in range(12)),
     )
     write(right / "tables/plain", '\ufeff1.5,2,ü\r\n2,3e-4,"b, c"\r\n3,1,ü\r\n4,4,"b, c"\r\n'.encode())
-    for i, (mode, size) in enumerate((("L", (9, 7)), ("RGB", (8, 8)), ("RGBA", (5, 5)), ("P", (6, 4)), ("1", (8, 8)))):
-        pixels = Image.fromarray(draw.integers(0, 256, (size[1], size[0], 4)).astype(np.uint8), "RGBA")
+    for i, (mode, size) in enumerate((("L", (9, 7)), ("RGB", (8, 8)), ("RGBA", (6, 6)), ("P", (8, 5)), ("1", (8, 8)))):
+        pixels = np.zeros((size[1], size[0], 4), np.uint8)
+        pixels[..., 3] = 255 if mode != "RGBA" else 128
+        pixels[2:-2, 2:-2, :3] = draw.integers(150, 256, (size[1] - 4, size[0] - 4, 3))  # ink
         for form in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM"):
             packed = io.BytesIO()
             try:
-                pixels.convert(mode).save(packed, form)
+                Image.fromarray(pixels, "RGBA").convert(mode).save(packed, form)
             except (OSError, ValueError, KeyError):  # not every format has every mode
                 continue
             write(right / f"pictures/{i}-{form}", packed.getvalue())
