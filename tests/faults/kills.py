@@ -293,6 +293,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--faults", default="kill", help=f"of {','.join(FAULTS)}, or all")
+    parser.add_argument("--kinds-otherwise", default="", help="of commands, for other faults than kill")
     parser.add_argument("--jobs", type=int, default=2, help="commands at once")
     parser.add_argument("--json", action="store_true", help="last line of stdout is one JSON object")
     chosen = parser.parse_args()
@@ -303,7 +304,9 @@ def main() -> int:
         (work / name).mkdir()
     import_once(work)
     in_one_process(lambda: write_inputs(work))
-    tasks = [task for kind in kinds for fault in faults for task in cases_of(fault, kind, chosen.count, chosen.seed)]
+    otherwise = chosen.kinds_otherwise.split(",") if chosen.kinds_otherwise else kinds
+    pairs = [(fault, kind) for fault in faults for kind in (kinds if fault == "kill" else otherwise)]
+    tasks = [task for pair in pairs for task in cases_of(*pair, chosen.count, chosen.seed)]
     random.Random(chosen.seed).shuffle(tasks)  # quick ones and slow ones in every process
     commands = sorted({KINDS[kind].command(number, work) for _, kind, number, _ in tasks})
     whole = {
@@ -317,7 +320,7 @@ def main() -> int:
         FAULTS[fault](case)
         return case.result()
 
-    counts: dict[str, Counter[str]] = {f"{fault} {kind}": Counter() for fault in faults for kind in kinds}
+    counts: dict[str, Counter[str]] = {f"{fault} {kind}": Counter() for fault, kind in pairs}
     problems: list[str] = []
     for outcome in in_processes(chosen.jobs, tasks, disturbed):
         counts[f"{outcome['fault']} {outcome['kind']}"].update(outcome["counts"])
