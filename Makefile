@@ -2,9 +2,10 @@
 PYTHON ?= python3
 RUN := .venv/bin/
 WORKERS ?= auto
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TESTS ?= not slow
 
-.PHONY: train test check format lint types parity clean help
+.PHONY: train test check faults fuzz format lint types parity clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
@@ -24,6 +25,13 @@ lint: .venv/test ## ruff: format and lint, changing nothing
 
 types: .venv/test ## basedpyright
 	$(RUN)basedpyright
+
+faults: .venv/test ## commands killed, out of space, read-only, slow, two at once: COUNT of each (100)
+	$(RUN)python -m tests.faults.kills --faults all --count $(or $(COUNT),100) --jobs $(JOBS)
+
+fuzz: .venv/test ## damaged files for every reader: COUNT of them (1,000,000); goes on where it was stopped
+	$(RUN)python -m pytest -q -p no:cacheprovider tests/fuzz
+	$(RUN)python -m tests.fuzz.fuzz --count $(or $(COUNT),1000000) --jobs $(JOBS) --state fuzz.json
 
 format: .venv/test ## rewrite files in the project's format
 	$(RUN)ruff format .

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import tomllib
 from io import BufferedReader
@@ -13,7 +14,8 @@ from glassformer.errors import FileError, GlassformerError
 MOST_TEXT = 256 << 20  # bytes; a tokeniser of a quarter of a million symbols takes 20 MiB
 MOST_JSON = 64 << 20  # the names of 21,843 classes take 2 MiB, the largest lists of tensors 20
 MOST_TOML = 1 << 20  # settings are a page or two
-MOST_DEPTH = 64  # brackets within brackets; ours need five
+MOST_DEPTH = 64  # brackets within brackets, or dots in a key; ours need five
+DOTTED = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_DEPTH + 1}}}""")
 
 Kind = type[GlassformerError]
 
@@ -81,6 +83,8 @@ def parse_json(text: str | bytes, where: str | Path, error: Kind = FileError) ->
 
 
 def parse_toml(text: str, where: str | Path, error: Kind = FileError) -> dict[str, Any]:
+    if DOTTED.search(text):  # a.a.a.a… of 40 KB keeps tomllib busy for minutes
+        raise error(f"{where}: a key of more than {MOST_DEPTH} parts, which no such file needs")
     try:
         return shallow(tomllib.loads(text), where, error)
     except (ValueError, RecursionError) as problem:

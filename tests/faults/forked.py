@@ -4,6 +4,7 @@ JAX may be forked as long as it has not been asked for its devices; numpy, as lo
 """
 
 import contextlib
+import fcntl
 import importlib
 import os
 import re
@@ -20,6 +21,7 @@ USED = (
     *("cli", "cli.training_progress", "cli.study_progress", "train.fit", "train.curves", "native.engine"),
     *("hub.run", "hub.folder", "hub.parity", "lab.run", "lab.folder", "lab.report", "lab.report.as_json"),
 )
+MOST_SAID = 1 << 20  # bytes on stderr
 PATIENCE = 180.0  # seconds until a command is said to hang
 NOT_OURS = re.compile(r"Traceback|\w(Error|Exception|Warning)\b|^[EWF]\d{4} |[Ss]egmentation|core dumped", re.MULTILINE)
 
@@ -31,7 +33,7 @@ def import_once(work: Path) -> None:
     os.environ["GLASSFORMER_CACHE"] = str(work / "cache")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # many at once: a GPU is not for sharing
-    from glassformer.compiled_cache import keep_programs
+    from glassformer.user_cache import keep_programs
 
     keep_programs()
     for name in USED:
@@ -66,11 +68,12 @@ class Command:
 
     def __init__(self, arguments: list[str], folder: Path, fault: Fault | None = None) -> None:
         self.begun = time.monotonic()
-        self.err = folder.with_name(f"{folder.name}.{time.monotonic_ns()}.err")
-        folder.mkdir(parents=True, exist_ok=True)
+        self.err, err = os.pipe()  # and no file, which a full disk would cut short
+        fcntl.fcntl(err, fcntl.F_SETPIPE_SZ, MOST_SAID)
         self.pid = os.fork()
         if self.pid == 0:
-            become(arguments, folder, self.err, fault)
+            become(arguments, folder, err, fault)
+        os.close(err)
         self.handle = os.pidfd_open(self.pid)
 
     def wait(self, seconds: float = PATIENCE) -> Ended | None:
@@ -80,9 +83,9 @@ class Command:
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         took = time.monotonic() - self.begun
         os.close(self.handle)
-        said = self.err.read_text(errors="replace")
-        self.err.unlink()
-        return Ended(status, said, took)
+        os.set_blocking(self.err, False)  # its children may still have it open
+        with open(self.err, "rb") as said:  # noqa: PTH123
+            return Ended(status, (said.read() or b"").decode(errors="replace"), took)
 
     def kill(self) -> Ended:
         os.kill(self.pid, signal.SIGKILL)
@@ -99,14 +102,14 @@ class Command:
         return ended
 
 
-def become(arguments: list[str], folder: Path, err: Path, fault: Fault | None) -> None:
+def become(arguments: list[str], folder: Path, err: int, fault: Fault | None) -> None:
     """The command, in the new process."""
     status = 70
     try:
         os.setsid()
         os.chdir(folder)
-        for name, number in ((os.devnull, 0), (os.devnull, 1), (err, 2)):
-            handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for handle, number in ((nothing, 0), (nothing, 1), (err, 2)):
             os.dup2(handle, number)
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - those of the parent may hold text
         sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115

@@ -56,14 +56,14 @@ MLP = "train mlp --data {work}/digits.npz --set model.hidden=[16] --set training
 KINDS = {
     "train-native": Kind(
         (
-            "train attention-pool --data {work}/digits.npz --engine native --epochs 24 --out run",
-            "train vit-pico --data {work}/digits.npz --engine native --epochs 16 --out run",
+            "train attention-pool --data {work}/digits.npz --engine native --epochs 16 --out run",
+            "train vit-pico --data {work}/digits.npz --engine native --epochs 12 --out run",
         ),
         resumed,
     ),
-    "train-jax": Kind((MLP + " --engine jax --epochs 16",), resumed),
+    "train-jax": Kind((MLP + " --engine jax --epochs 10",), resumed),
     "seeds": Kind(
-        (MLP + " --engine jax --epochs 8 --seeds 0-2", MLP + " --engine native --epochs 8 --seeds 0-2"),
+        (MLP + " --engine jax --epochs 6 --seeds 0-2", MLP + " --engine native --epochs 6 --seeds 0-2"),
         resumed,
     ),
     "investigate": Kind(

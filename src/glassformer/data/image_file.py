@@ -1,6 +1,9 @@
 """One image file, in any common format, as pixels. A foreign file is opened with care: what is wrong names the file."""
 
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -38,23 +41,35 @@ def decode_on_white(file: BinaryIO, name: str | Path) -> tuple[np.ndarray, bool]
     if image.mode.startswith(DEEP):
         raise DataError(f"{name}: more than 8 bits per pixel (mode {image.mode}); save it with 8 bits")
     mode = "L" if image.mode in GREY else "RGB"
-    transparent = image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255
-    if transparent:
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
-    pixels = np.asarray(image.convert(mode))
+    with damage_is_told(path):  # a palette that is too short
+        transparent = image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255
+        if transparent:
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+        pixels = np.asarray(image.convert(mode))
     return pixels if pixels.ndim == 3 else pixels[..., None], bool(transparent)
 
 
 def decoded(file: BinaryIO, name: str | Path) -> "Image":
     """The decoded image; a file that is none, and one that would unpack to gigabytes, are refused by name."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, ImageOps
+
+    logging.getLogger("PIL").addHandler(logging.NullHandler())  # what it logs would be printed else
+    with damage_is_told(path), open_plain(path, DataError, "an image") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of tags that are damaged, and make no difference to the pixels
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with Image.open(file, formats=FORMATS) as image:
+            image.load()
+            return ImageOps.exif_transpose(image)  # upright, as the camera held it
+
+
+@contextmanager
+def damage_is_told(path: Path) -> Iterator[None]:
+    from PIL import Image, UnidentifiedImageError
 
     try:
-        with file, warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file, formats=FORMATS) as image:
-                image.load()
-                return ImageOps.exif_transpose(image)  # upright, as the camera held it
+        yield
+    except DataError:
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{name}: refused, as unpacking it could fill the memory: {error}") from None
     except UnidentifiedImageError:

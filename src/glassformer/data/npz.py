@@ -2,6 +2,7 @@
 
 import lzma
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from glassformer.reading import open_plain, size_of
 OURS = ("train_images", "train_labels", "test_images", "test_labels")
 KERAS = ("x_train", "y_train", "x_test", "y_test")
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-DAMAGED = (zlib.error, lzma.LZMAError, SyntaxError, TypeError)  # the last two of a header that is no header
+DAMAGED = (zlib.error, lzma.LZMAError, SyntaxError, TypeError, tokenize.TokenError)  # the last three: of a bad header
 CHUNK = 1 << 20  # bytes read at a time
 MOST_SHOWN = 12  # names of arrays in a message
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.data.text_extra import text_package
-from glassformer.data.tokeniser import Tokeniser
+from glassformer.data.tokeniser import MOST_SYMBOLS, Tokeniser
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.hub import settings
 from glassformer.hub.safe_files import file_in, json_in, read_json, read_text
@@ -83,6 +83,10 @@ def byte_pairs(library: Any, vocabulary: Path, merges: Path, config: dict[str, A
     for pair in pairs:
         if len(pair) != 2:
             raise CheckpointError(f"{merges}: {settings.shown(' '.join(pair))} came, expected two symbols in a line")
+    for word, number in numbers.items():
+        if type(number) is not int or not 0 <= number < MOST_SYMBOLS:
+            came = f"{settings.shown(word)} has the number {settings.shown(number)}"
+            raise CheckpointError(f"{vocabulary}: {came}, expected a whole one below {MOST_SYMBOLS:,}")
     inner = library.Tokenizer(library.models.BPE(numbers, pairs))
     spaced = settings.yes(config, "add_prefix_space", False)
     inner.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=spaced)

@@ -22,6 +22,7 @@ from glassformer.models.vit import Params
 ARCHITECTURES = ("ViTForImageClassification",)
 PREPARATION = "preprocessor_config.json"
 LARGEST = 1 << 16  # rows or columns of an image
+MOST = float(np.finfo(np.float32).max)  # of a number
 
 FILE = {  # the parts of a block
     "block": "vit.encoder.layer",
@@ -81,7 +82,7 @@ def pair(config: Mapping[str, Any], name: str, default: int) -> tuple[int, int]:
 def spread(preparation: Mapping[str, Any]) -> tuple[float, float]:
     """Mean and standard deviation of pixels from 0 to 1; there they may be of pixels from 0 to 255."""
     factor, usual = preparation.get("rescale_factor", 1 / 255), settings.yes(preparation, "do_rescale", True)
-    if type(factor) not in (int, float) or not 0 < factor < math.inf:
+    if type(factor) not in (int, float) or not 0 < factor <= MOST:
         raise SettingError(
             f"rescale_factor: {settings.shown(factor)} came, expected a number such as 0.00392 (1 / 255)"
         )
@@ -98,7 +99,7 @@ def spread(preparation: Mapping[str, Any]) -> tuple[float, float]:
 def same_for_all(preparation: Mapping[str, Any], name: str) -> float:
     value = settings.given(preparation, name, 0.5)
     values: list[Any] = list(value) if isinstance(value, list | tuple) and value else [value]
-    if not all(type(one) in (int, float) and math.isfinite(one) for one in values):
+    if not all(type(one) in (int, float) and abs(one) <= MOST for one in values):  # NaN is not either
         raise SettingError(f"{name}: {settings.shown(value)} came, expected a number for each channel")
     if any(one != values[0] for one in values):
         raise SettingError(f"{name}: {settings.shown(value)} came, only one value for all channels is supported")

@@ -19,6 +19,7 @@ from glassformer import registry
 from glassformer.errors import SettingError
 from glassformer.layers.contract import Layer
 from glassformer.names import nearest
+from glassformer.reading import parse_toml
 
 Settings = TypeVar("Settings")
 REGISTERED_AS = {"Network": "model", "Task": "task", "Input": "input", "Loss": "loss", "Layer": "layer"}
@@ -154,8 +155,8 @@ def with_change(settings: Any, name: str, value: Any, full_name: str) -> Any:
 def parse(text: str) -> Any:
     """As TOML reads it; a bare word is text."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}", "", SettingError)["value"]
+    except SettingError:
         return text
 
 
