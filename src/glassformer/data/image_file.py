@@ -41,7 +41,7 @@ def decode_on_white(file: BinaryIO, name: str | Path) -> tuple[np.ndarray, bool]
     if image.mode.startswith(DEEP):
         raise DataError(f"{name}: more than 8 bits per pixel (mode {image.mode}); save it with 8 bits")
     mode = "L" if image.mode in GREY else "RGB"
-    with damage_is_told(path):  # a palette that is too short
+    with damage_is_told(name):  # a palette that is too short
         transparent = image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255
         if transparent:
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
@@ -54,7 +54,7 @@ def decoded(file: BinaryIO, name: str | Path) -> "Image":
     from PIL import Image, ImageOps
 
     logging.getLogger("PIL").addHandler(logging.NullHandler())  # what it logs would be printed else
-    with damage_is_told(path), open_plain(path, DataError, "an image") as file, warnings.catch_warnings():
+    with damage_is_told(name), file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tags that are damaged, and make no difference to the pixels
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with Image.open(file, formats=FORMATS) as image:
@@ -63,7 +63,7 @@ def decoded(file: BinaryIO, name: str | Path) -> "Image":
 
 
 @contextmanager
-def damage_is_told(path: Path) -> Iterator[None]:
+def damage_is_told(name: str | Path) -> Iterator[None]:
     from PIL import Image, UnidentifiedImageError
 
     try:
