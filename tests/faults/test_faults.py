@@ -37,7 +37,7 @@ def test_each_fault_once() -> None:
 
 @pytest.mark.slow
 def test_each_fault_five_times() -> None:
-    kinds = ("train-native", "seeds", "investigate", "import")
+    kinds = ("train-native", "investigate", "import")
     counts = disturb(5, "--seed", "1", "--kinds-otherwise", ",".join(kinds))
     assert all(counts[f"kill {kind}"]["kills"] == 5 for kind in KINDS)
     assert all(counts[f"{fault} {kind}"]["cases"] == 5 for fault in FAULTS if fault != "kill" for kind in kinds)
