@@ -153,9 +153,6 @@ def test_that_the_native_engine_rounds_otherwise_is_said_once(tmp_path: Path) ->
         def notice(self, text: str) -> None:
             self.said.append(text)
 
-        def chunk(self, *about: Any) -> bool:
-            return True
-
     copy, first, second = tmp_path / "mlp", Notices(), Notices()
     shutil.copytree(BEFORE / "mlp", copy)
     resume(copy, first, data=data)

@@ -153,7 +153,7 @@ def test_parts_inside_parts_are_written_and_read() -> None:
     register.part("nested-scale")(Scale)
     holder = Holder((LayerNorm(3), LayerNorm(5, eps=1e-3)), Scale(float("inf")), 'a "word" \x7f 😀')
     must_survive(holder)
-    assert 'layers = [{ kind = "layer-norm", width = 3' in to_toml(to_plain(holder))
+    assert '[[layers]]\nkind = "layer-norm"\nwidth = 3' in to_toml(to_plain(holder))
 
 
 @dataclass(frozen=True)

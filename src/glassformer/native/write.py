@@ -192,7 +192,8 @@ def columns(plan: Plan) -> str:
     lines, begin = [], 0
     for part in columns_of(plan):
         (dw, db), (x, dy) = part.call.writes, part.call.reads
-        places = [f"{spelled(dw)} + c", f"{spelled(db)} + c" if db else "NULL", spelled(x), f"{spelled(dy)} + c"]
+        used = ((dw, " + c"), (db, " + c"), (x, ""), (dy, " + c"))
+        places = ["NULL" if one is None else spelled(one) + column for one, column in used]
         lines += [
             f"        {'else ' * bool(lines)}if (part < {begin + part.parts}) {{",
             f"            const int c = {part.first} + {part.width} * (part - {begin});",

@@ -46,7 +46,7 @@ def panel(title: str, epochs: list[int], shown: list[Curve], lowest: float | Non
     from PIL import Image, ImageDraw, ImageFont
 
     width, height, (left, top, right, bottom) = WIDTH // 2, HEIGHT, (62, 36, 16, 52)
-    points = [value for curve in shown for value in curve.values if is_drawn(value)]
+    points = [value for curve in shown for part in unbroken(epochs, curve.values) for _, value in part]
     low, high = min(points, default=0.0) if lowest is None else lowest, max(points, default=1.0)
     ticks_y, ticks_x = ticks(low, high), ticks(epochs[0], epochs[-1], whole=True)
     low, high = min(low, ticks_y[0]), max(high, ticks_y[-1])
@@ -89,15 +89,11 @@ def panel(title: str, epochs: list[int], shown: list[Curve], lowest: float | Non
     return image
 
 
-def is_drawn(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
-
-
 def unbroken(epochs: list[int], values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
     """The points, in pieces where some are left out between."""
     parts: list[list[tuple[int, float]]] = [[]]
     for epoch, value in zip(epochs, values, strict=True):
-        if value is not None and is_drawn(value):
+        if value is not None and math.isfinite(value):
             parts[-1].append((epoch, value))
         elif parts[-1]:
             parts.append([])
