@@ -10,6 +10,7 @@ differentiable that comes in sits in `x`. Masks, labels and random keys are keyw
 
 import inspect
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -25,6 +26,12 @@ class Layer(Protocol):
     @property
     def forward(self) -> Callable[..., tuple[Any, Any]]: ...  # (params, x, *, …): the keywords differ
     def backward(self, params: Any, cache: Any, dy: Any) -> tuple[Any, Any]: ...
+
+
+@lru_cache(maxsize=256)
+def param_shapes(layer: Layer) -> Any:
+    """The shapes of a layer's params. Nothing is drawn, nothing compiled."""
+    return jax.eval_shape(layer.init, jax.eval_shape(jax.random.key, 0))
 
 
 def keywords(layer: Layer) -> dict[str, inspect.Parameter]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.errors import EngineError
 from glassformer.layers import Layer, MeanPool
+from glassformer.layers.contract import param_shapes
 from glassformer.names import named_leaves
 from glassformer.native.kernels import kernel_for, lower, no_kernel
 from glassformer.native.layers import PooledEarly, add, commutes
@@ -135,7 +136,7 @@ def trained_by(parts: list[Part]) -> set[Value]:
 
 
 def params_of(model: Any) -> dict[str, tuple[int, ...]]:
-    tree = jax.eval_shape(model.init, jax.random.key(0))
+    tree = param_shapes(model)
     return {name: leaf.shape for name, leaf in named_leaves(tree).items()}
 
 

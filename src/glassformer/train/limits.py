@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.errors import SettingError
+from glassformer.layers.contract import param_shapes
 from glassformer.memory import must_fit
 from glassformer.models.model import Network
 from glassformer.models.summary import cache_bytes
@@ -19,7 +20,7 @@ def weights_must_fit(model: Network) -> None:
     """With their gradient, which every optimiser needs."""
     name = type(model).__name__
     try:
-        params = jax.eval_shape(model.init, jax.random.key(0))
+        params = param_shapes(model)
     except OverflowError:
         raise SettingError(f"{name}: its sizes multiply to more than can be counted; make it smaller") from None
     if jax.default_backend() == "cpu":
@@ -33,7 +34,7 @@ def batch_must_fit(recipe: Recipe, samples: Any, start: Any, seeds: int) -> None
     if jax.default_backend() != "cpu":
         return
     count = recipe.training.batch
-    params = jax.eval_shape(recipe.model.init, jax.random.key(0))
+    params = param_shapes(recipe.model)
     batch = jax.eval_shape(
         lambda samples, key: recipe.task.drawn(samples, jnp.zeros(count, jnp.int32), key), samples, jax.random.key(0)
     )

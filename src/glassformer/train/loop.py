@@ -16,6 +16,7 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset, cut, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
+from glassformer.layers.contract import param_shapes
 from glassformer.train.engines import Engine, choose, settled
 from glassformer.train.jax_engine import JaxEngine, State
 from glassformer.train.nan_report import all_finite, explain, finite_runs
@@ -320,7 +321,7 @@ def goodness(row: Row, by_loss: bool) -> float | None:
 
 def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
     """The outcome of a run, as `--json` prints it. Scores are those of the weights that were kept."""
-    params = jax.eval_shape(recipe.model.init, jax.random.key(0))
+    params = param_shapes(recipe.model)
     return {
         "test_accuracy": progress.best.test_accuracy,
         "val_accuracy": progress.best.val_accuracy,

@@ -20,12 +20,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from glassformer.data.tokeniser import Tokeniser, load_tokeniser
 from glassformer.errors import CheckpointError, FileError, SettingError
 from glassformer.files import is_locked, locked, made, write_whole
+from glassformer.layers.contract import param_shapes
 from glassformer.names import named_leaves
 from glassformer.reading import read_toml
 from glassformer.train.curves import curves
@@ -161,7 +161,7 @@ class RunFolder:
                 f"--resume {self.path}"
             )
         arrays, about = load_arrays(path)
-        params = fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path)
+        params = fill(param_shapes(recipe.model), arrays, path)
         must_be_finite(arrays, path)
         classes = about.get("classes") or list(range(recipe.model.input.classes))
         if not isinstance(classes, list):

@@ -15,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from glassformer.errors import CheckpointError
+from glassformer.layers.contract import param_shapes
 from glassformer.lens.studio.runs import STATE, WEIGHTS, about_file, stamp
 from glassformer.lens.studio.samples import Sample, SampleSet
 from glassformer.predict.run import Run, load
@@ -81,7 +82,7 @@ def newest(path: Path) -> tuple[int, Run]:
         return kept_weights(path)
     folder = RunFolder(path)
     recipe = folder.recipe()
-    params = fill(jax.eval_shape(recipe.model.init, jax.random.key(0)), arrays, path / STATE)
+    params = fill(param_shapes(recipe.model), arrays, path / STATE)
     classes = about_file(path / WEIGHTS).get("classes") or map(str, range(recipe.model.input.classes))
     run = Run(path=path, recipe=recipe, params=params, classes=tuple(classes), tokeniser=folder.tokeniser())
     return epoch, on_device(run)
