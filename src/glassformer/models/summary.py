@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 
-from glassformer.layers.contract import param_shapes
 from glassformer.models.model import Network
 from glassformer.names import named_leaves
 from glassformer.structure import Node, structure
@@ -69,7 +68,7 @@ class Summary:
 
 def summarise(model: Network, batch: int = 1) -> Summary:
     """Trace the model, without computing anything, and count."""
-    params = param_shapes(model)
+    params = jax.eval_shape(model.init, jax.random.key(0))
     forward, (y, cache) = jax.make_jaxpr(model.forward, return_shape=True)(params, model.example(batch))
     backward = jax.make_jaxpr(model.backward)(params, cache, y)
     parts = parts_of(structure(model, model.example(batch)))
