@@ -424,7 +424,7 @@ WORD_FILE = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nHello\nwor\n##ld\n"
         ({"vocab.json": "{}"}, "of vocab.json and merges.txt only one is there"),
         ({"vocab.json": '{"a": 0}', "merges.txt": "a b\n"}, "vocab.json: not a vocabulary that can be read"),
         ({"vocab.json": '{"a": 0}', "merges.txt": "a b c\n"}, "merges.txt: 'a b c' came, expected two symbols"),
-        ({"vocab.json": '{"a": "x"}', "merges.txt": ""}, "vocab.json: not a vocabulary that can be read"),
+        ({"vocab.json": '{"a": "x"}', "merges.txt": ""}, "vocab.json: 'a' has the number 'x', expected a whole one"),
         ({"vocab.txt": "hello\n"}, r"vocab.txt: the symbol \[UNK\] is missing; expected a vocabulary of BERT"),
         ({"vocab.txt": WORD_FILE, "tokenizer_config.json": '{"do_lower_case": 1}'}, "do_lower_case: 1 came"),
         ({"vocab.txt": WORD_FILE, "added_tokens.json": '{"x": 9}'}, "added_tokens.json: adds symbols"),
