@@ -101,10 +101,11 @@ def unbroken(epochs: list[int], values: Sequence[float | None]) -> list[list[tup
 
 
 def ticks(low: float, high: float, *, whole: bool = False, most: int = 6) -> list[float]:
-    """Round numbers around `low` and `high`, at most so many steps apart."""
-    span = max(high - low, abs(high) * 1e-6, 1e-12)
-    power = 10.0 ** math.floor(math.log10(span / most))
-    step = next(power * times for times in (1, 2, 5, 10, 20) if power * times * most >= span)
+    """Round numbers from `low` or below to `high` or above, at most so many steps; two at least."""
+    if high - low <= 1e-6 * abs(high):  # all the same, as far as one could read it
+        high = low + (abs(low) or 1.0)
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    step = next(power * times for times in (1, 2, 5, 10, 20) if power * times * most >= high - low)
     step = max(step, 1.0) if whole else step
     begin, end = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(step * i, 12) for i in range(begin, max(end, begin + 1) + 1)]
+    return [float(f"{step * i:.10g}") for i in range(begin, max(end, begin + 1) + 1)]
