@@ -16,6 +16,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "names",
     "reading",
     "files",
+    "cgroups",
     "memory",
     "reading",
     "user_cache",

@@ -1,12 +1,11 @@
-"""How much memory can still be taken: of the machine, and of the container that its limits (cgroups) make of it."""
+"""How much memory can still be taken: of the machine, and of the container."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from glassformer.cgroups import MOUNTED, OWN, groups_of, text
 from glassformer.errors import GlassformerError
-
-GROUPS, MOUNTED = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def must_fit(needed: int, what: str, advice: str, error: type[GlassformerError]) -> None:
@@ -30,36 +29,21 @@ def of_machine() -> int | None:
         return None
 
 
-def of_container(groups: Path = GROUPS, mounted: Path = MOUNTED) -> Iterator[int]:
-    """What each group that this process is in, and each above it, leaves. Cached files give way, so they are free."""
-    for line in text(groups).splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "":
-            top, limit, used, cached = mounted, "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            top, limit, used = mounted / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-            cached = "total_inactive_file"
-        else:
-            continue
-        folder = top / path.lstrip("/")
-        for group in (folder, *folder.parents):  # in a container the path may be the host's: its top is still there
-            if group.is_relative_to(top) and text(group / limit).strip().isdecimal():
-                taken = int(text(group / used).strip() or 0) - numbers(group / "memory.stat").get(cached, 0)
-                yield max(0, int(text(group / limit)) - taken)
+def of_container(own: Path = OWN, mounted: Path = MOUNTED) -> Iterator[int]:
+    """What each of its groups leaves. Cached files give way, so they are free."""
+    for group in groups_of("memory", own, mounted):
+        limit = text(group / "memory.max") or text(group / "memory.limit_in_bytes")
+        if limit.strip().isdecimal():
+            used = text(group / "memory.current") or text(group / "memory.usage_in_bytes")
+            found = numbers(group / "memory.stat")
+            cached = found.get("total_inactive_file", found.get("inactive_file", 0))
+            yield max(0, int(limit) - int(used.strip() or 0) + cached)
 
 
 def numbers(path: Path) -> dict[str, int]:
     """`MemAvailable:  123 kB` by its first word."""
     words = [line.split() for line in text(path).splitlines()]
     return {word[0]: int(word[1]) for word in words if len(word) > 1 and word[1].isdecimal()}
-
-
-def text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 def size(bytes: int) -> str:

@@ -18,7 +18,7 @@ def made(folder: Path, own: str, files: dict[str, str]) -> float:
         path = folder / "cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return quota(folder / "cgroup", folder / "own")
+    return quota(folder / "own", folder / "cgroup")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_quotas(own: str, files: dict[str, str], expected: float, tmp_path: Path
 
 
 def test_not_linux(tmp_path: Path) -> None:
-    assert quota(tmp_path, tmp_path / "none") == inf
+    assert quota(tmp_path / "none", tmp_path) == inf
 
 
 @pytest.mark.parametrize(("granted", "expected"), [(0.2, 1), (1.5, 2), (2.0, 2), (inf, 8)])

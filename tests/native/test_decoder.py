@@ -153,6 +153,11 @@ def test_prompts_that_are_read_in_several_groups() -> None:
     assert largest_error(NativeDecoder(model, drawn(model)), lengths) < 1e-5
 
 
+def test_more_texts_and_heads_than_a_phase_has_items() -> None:
+    model = GPT(text=Text(vocabulary=5, context=2), width=300, hidden=4, heads=300, depth=1)
+    assert largest_error(NativeDecoder(model, drawn(model)), [1] * 2100) < 1e-5
+
+
 def test_one_percent_is_noticed() -> None:
     """In a single matrix: the test above can fail."""
     params = drawn(ODD)

@@ -10,7 +10,6 @@ import typer
 from glassformer.cli.code import Code
 
 DEFAULT = "vit-nano"
-MOST_SEEDS = 10_000
 
 
 def train(
@@ -99,6 +98,8 @@ def refuse(options: dict[str, Any]) -> None:
 
 def parse_seeds(text: str) -> tuple[int, ...]:
     """`0-4` or `1,5,7`."""
+    from glassformer.train.recipe import MOST_SEEDS
+
     try:
         first, dash, last = text.partition("-")
         seeds = range(int(first), int(last) + 1) if dash else [int(seed) for seed in text.split(",")]

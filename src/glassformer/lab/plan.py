@@ -35,14 +35,13 @@ from glassformer.lab.sample_size import seeds_needed, usual_seeds
 from glassformer.names import nearest
 from glassformer.reading import MOST_TOML, parse_toml, read_text
 from glassformer.train.presets import preset, recipe_file
-from glassformer.train.recipe import Recipe
+from glassformer.train.recipe import MOST_SEEDS, Recipe
 from glassformer.train.resolve import lasting_name
 from glassformer.train.settings import from_plain, with_change
 
 Measure = Literal["validation", "test"]
 MAIN = ""  # the group of factors that name none
 PAIRS = 3
-MOST_SEEDS = 10_000
 FEWEST = 3  # seeds: with fewer there is no interval worth the name
 
 

@@ -1,7 +1,7 @@
 """A plan as C: sizes, buffers, and the list of calls, forward and backward. The kernels are written by hand."""
 
 from collections.abc import Iterable
-from math import prod
+from math import ceil, prod
 from typing import NamedTuple
 
 from glassformer.layers import Layer
@@ -11,7 +11,8 @@ from glassformer.native.plan import Buffer, Call, Constant, Input, Operand, Para
 LARGEST = 3.4028235e38  # finite number of 32 bits
 IN_NAMES = str.maketrans({".": "p", "-": "m", "+": "", "(": "", ")": ""})
 LANES = 16  # the widest there are; places fit for any fewer
-COLUMNS = 64  # of a large weight, whose gradient a thread computes at once
+COLUMNS = 64  # of a large weight, whose gradient a thread computes at once; more, where there would be more parts than
+MOST_PARTS = 2048
 
 
 def source_of(model: Layer, samples: int, *, rewrites: bool = True) -> str:
@@ -172,11 +173,12 @@ class Columns(NamedTuple):
 
 
 def columns_of(plan: Plan) -> list[Columns]:
-    found = []
+    found, total = [], sum(int(call.sizes[-1]) for call in plan.columns)
+    width = COLUMNS * max(1, ceil(total / (COLUMNS * MOST_PARTS)))
     for call in plan.columns:
-        whole, rest = divmod(int(call.sizes[-1]), COLUMNS)
-        found += [Columns(call, 0, COLUMNS, whole)] * (whole > 0)
-        found += [Columns(call, whole * COLUMNS, rest, 1)] * (rest > 0)
+        whole, rest = divmod(int(call.sizes[-1]), width)
+        found += [Columns(call, 0, width, whole)] * (whole > 0)
+        found += [Columns(call, whole * width, rest, 1)] * (rest > 0)
     return found
 
 

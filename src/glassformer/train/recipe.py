@@ -11,6 +11,8 @@ from glassformer.models.model import Network
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.tasks import Classify, Task
 
+MOST_SEEDS = 10_000
+
 
 @dataclass(frozen=True)
 class Training:

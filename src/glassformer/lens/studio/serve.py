@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import uvicorn
 
-from glassformer.errors import SettingError
+from glassformer.errors import FileError, SettingError
 from glassformer.lens.studio import token_file
 from glassformer.lens.studio.app import Studio
 from glassformer.lens.studio.connections import IDLE_SECONDS, Connection
@@ -75,7 +75,7 @@ def open_address(host: str, port: int = 0, runs: Path | None = None) -> Address:
 
 
 def kept_file(runs: Path) -> Path | None:
-    with contextlib.suppress(OSError, RuntimeError):  # a user without a home
+    with contextlib.suppress(OSError, FileError):  # a user without a home
         return token_file.file_of(runs)
     return None
 

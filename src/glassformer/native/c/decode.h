@@ -15,7 +15,7 @@
 #include "phases.h"
 #include "softmax.h"
 
-enum { MOST_PARTS = 256 };                        /* of a matrix */
+enum { MOST_PARTS = 256 };                        /* of a phase */
 enum { BY_GELU, BY_GELU_TANH, BY_RELU, BY_SILU }; /* activations */
 
 typedef struct {
@@ -97,8 +97,9 @@ static inline int64_t lay_out(decoder *own, const decoding *work, int thread)
 }
 
 /* Into how many items work is cut. */
-INLINE int parts_of(int O) { return PANELS(O) < MOST_PARTS ? PANELS(O) : MOST_PARTS; }
-INLINE int groups_of_rows(int N) { return (N + 7) / 8; }
+INLINE int at_most_parts(int n) { return n < MOST_PARTS ? n : MOST_PARTS; }
+INLINE int parts_of(int O) { return at_most_parts(PANELS(O)); }
+INLINE int groups_of_rows(int N) { return at_most_parts((N + 7) / 8); }
 
 INLINE vec activated(vec x, int kind)
 {
@@ -221,7 +222,7 @@ static int items_of_phase(void *argument, int phase)
     case NORM1:
     case NORM2: return groups_of_rows(work->tokens);
     case QKV: return parts_of(3 * work->width);
-    case HEADS: return work->heads;
+    case HEADS: return at_most_parts(work->heads);
     case OUT:
     case DOWN: return parts_of(work->width);
     case UP: return parts_of(work->hidden);
@@ -248,7 +249,10 @@ static void take_item(void *argument, int thread, int phase, int item)
         break;
     case NORM1: some_norms(own, item, own->normed, w.gain1, w.bias1, own->resid, NULL, N); break;
     case QKV: some_panels(item, own->qkv, row_of(3 * C), w.w_qkv, w.b_qkv, own->normed, c, C, 3 * C, N, 0, -1); break;
-    case HEADS: one_head(own, l, item); break;
+    case HEADS:
+        share_out(work->heads, item, at_most_parts(work->heads), &from, &to);
+        for (int h = from; h < to; h++) one_head(own, l, h);
+        break;
     case OUT: some_panels(item, own->resid, c, w.w_o, w.b_o, own->joined, c, C, C, N, 1, -1); break;
     case NORM2: some_norms(own, item, own->normed, w.gain2, w.bias2, own->resid, NULL, N); break;
     case UP: some_panels(item, own->hidden, f, w.w_up, w.b_up, own->normed, c, C, F, N, 0, work->activation); break;
