@@ -1,4 +1,4 @@
-"""The control groups (cgroups) of this process: what its container may use of the machine. Elsewhere than on Linux, none."""
+"""The control groups (cgroups) of this process: what its container may use. Elsewhere than on Linux, none."""
 
 from collections.abc import Iterator
 from pathlib import Path
