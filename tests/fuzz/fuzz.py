@@ -146,9 +146,9 @@ class Worker:
         with open(pipe, "wb", buffering=0) as told, open(self.jobs, "rb") as jobs:  # noqa: PTH123
             told.write(b'{"ready": true}\n')
             while numbers := jobs.readline().split():
-                first, end = map(int, numbers)
+                first, end, *dead = map(int, numbers)
                 counts: Counter[str] = Counter()
-                for number in range(first, end):
+                for number in sorted({*range(first, end)} - {*dead}):
                     before = peak()
                     name, content = inputs.make(self.seed, number, self.only)
                     failure = inputs.read(name, content)
@@ -167,9 +167,10 @@ class Worker:
                 told.write(json.dumps({"counts": counts}).encode() + b"\n")
         shutil.rmtree(scratch, ignore_errors=True)
 
-    def give(self, block: int, first: int, end: int) -> None:
+    def give(self, block: int, *numbers: int) -> None:
+        """The first input, the end, and those between that have ended a process before."""
         self.block = block
-        os.write(self.wanted, f"{first} {end}\n".encode())
+        os.write(self.wanted, " ".join(map(str, numbers)).encode() + b"\n")
 
     def hangs(self) -> int | None:
         """The number that it has been reading for too long."""
@@ -231,7 +232,7 @@ class Fuzzing:
             part.replace(self.state)
 
     def run(self, progress: Callable[[str], None]) -> None:
-        blocks = iter([b for b in range(-(-self.count // BLOCK)) if b not in self.done])
+        blocks = [b for b in reversed(range(-(-self.count // BLOCK))) if b not in self.done]
         workers = [Worker(self.root, self.seed, self.only) for _ in range(self.jobs)]
         begun, saved, total = time.monotonic(), time.monotonic(), self.total
         while workers:
@@ -240,7 +241,7 @@ class Fuzzing:
                 data = os.read(worker.lines, 1 << 16)
                 *lines, worker.left = (worker.left + data).split(b"\n")
                 if not data:
-                    self.died(workers, worker)
+                    self.died(workers, worker, blocks)
                 for line in lines:
                     self.heard(worker, json.loads(line), blocks, workers)
             for worker in [one for one in workers if one.hangs() is not None]:
@@ -252,22 +253,30 @@ class Fuzzing:
                 progress(f"{now:,} of {self.count:,}, {speed:,.0f} a second, {len(self.failures)} failures")
         self.save()
 
-    def heard(self, worker: Worker, plain: dict[str, Any], blocks: Any, workers: list[Worker]) -> None:
+    def heard(self, worker: Worker, plain: dict[str, Any], blocks: list[int], workers: list[Worker]) -> None:
         if "failed" in plain:
-            self.failures.append(plain["failed"])
-            print(plain["failed"], file=sys.stderr, flush=True)
+            self.failed(plain["failed"])
             return
         if "counts" in plain:
             self.counts.update(plain["counts"])
             self.done.add(worker.block)
-        if (block := next(blocks, None)) is None:
+        if not blocks:
             workers.remove(worker)
             worker.end()
-        else:
-            worker.give(block, block * BLOCK, min(self.count, (block + 1) * BLOCK))
+            return
+        first, end = blocks[-1] * BLOCK, min(self.count, (blocks[-1] + 1) * BLOCK)
+        dead = [one["number"] for one in self.failures if one["failure"].startswith(("hung", "crashed"))]
+        worker.give(blocks.pop(), first, end, *(number for number in dead if first <= number < end))
 
-    def died(self, workers: list[Worker], worker: Worker) -> None:
-        """Killed because it hung, or by itself: the input is kept, its block is left, and another process begins."""
+    def failed(self, found: dict[str, Any]) -> None:
+        if found["number"] not in [
+            one["number"] for one in self.failures
+        ]:  # one that was stopped amid a block says it again
+            self.failures.append(found)
+            print(found, file=sys.stderr, flush=True)
+
+    def died(self, workers: list[Worker], worker: Worker, blocks: list[int]) -> None:
+        """Killed because it hung, or by itself: the input is kept, and another process reads the rest of its block."""
         status = os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1])
         number, since = struct.unpack("=qd", worker.place[:])
         if number < 0:
@@ -276,8 +285,9 @@ class Fuzzing:
         took = time.monotonic() - since
         failure = f"hung: for {took:.0f} s" if status == -signal.SIGKILL else f"crashed: status {status}"
         found = {"reader": name, "number": number, "failure": failure, "kept": keep(name, content)}
-        self.failures.append(found)
-        self.done.add(worker.block)
+        self.failed(found)
+        self.counts.update([name, "failed"])
+        blocks.append(worker.block)
         os.close(worker.lines)
         os.close(worker.wanted)
         workers[workers.index(worker)] = Worker(self.root, self.seed, self.only)
@@ -311,6 +321,7 @@ def main() -> int:
     shared = Path("/dev/shm")
     root = Path(tempfile.mkdtemp(prefix="glassformer-fuzz-", dir=shared if shared.is_dir() else None))
     begun = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what lies in memory is removed
     try:
         in_a_process(lambda: write_seeds(root))
         fuzzing = Fuzzing(root, chosen.seed, chosen.count, chosen.jobs, chosen.reader, chosen.state)
