@@ -7,6 +7,7 @@ alive together share bytes.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from glassformer.native.plan import first_gap
 from glassformer.edge.steps import Program, Row, Rows, Step, Whole
 
 ALIGNED = 4  # bytes
@@ -185,13 +186,6 @@ def other_of(uses: list, time: int) -> Rows:
 
 def put(places: list[Place]) -> None:
     """The lowest gap for each, the largest first."""
-    placed: list[Place] = []
-    for place in sorted((one for one in places if one.over is None), key=lambda one: -one.bytes):
-        offset = 0
-        neighbours = [one for one in placed if one.born <= place.dies and place.born <= one.dies]
-        for other in sorted(neighbours, key=lambda one: one.offset):
-            if offset + place.bytes <= other.offset:
-                break
-            offset = max(offset, other.offset + other.bytes)
-        place.offset = offset
-        placed.append(place)
+    sizes = {place: place.bytes for place in places if place.over is None}
+    for place in sorted(sizes, key=lambda one: -one.bytes):
+        place.offset = first_gap(place, [one for one in sizes if one.offset >= 0], sizes)
