@@ -1,4 +1,4 @@
-"""Targets as test parameters: quick tests run on the host and the M4, all others are slow; what is missing is skipped."""
+"""Targets as test parameters: host and M4 in quick tests, the others in slow ones; what is missing is skipped."""
 
 import pytest
 

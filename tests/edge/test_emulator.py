@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.edge.boards import ALL, EMULATED, needs
 
 from glassformer.edge.emulator import program, run
 from glassformer.edge.objects import compiled, sizes, symbols
 from glassformer.edge.targets import Target, available, find, missing
 from glassformer.errors import EngineError, UnknownNameError
-from tests.edge.boards import ALL, EMULATED, needs
 
 KERNELS = r"""
 #include "kernels.h"
