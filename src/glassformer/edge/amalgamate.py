@@ -13,7 +13,7 @@ LOCAL = re.compile(r'^#include "(.+)"\n', re.MULTILINE)
 SYSTEM = re.compile(r"^#include (<.+>)\n", re.MULTILINE)
 GUARDED = re.compile(r"\A(.*?)#ifndef \w+_H\n#define \w+_H\n(.*)#endif\s*\Z", re.DOTALL)
 DEFINED = re.compile(
-    r"^(?:INLINE|static)\b[^(=;]*?(\w+)[(\[]|^typedef [^{]*?(\w+);|\} (\w+);|^#define (\w+)|^enum \{ (\w+)",
+    r"^(?:INLINE|APART|static)\b[^(=;]*?(\w+)[(\[]|^typedef [^{]*?(\w+);|\} (\w+);|^#define (\w+)|^enum \{ (\w+)",
     re.MULTILINE,
 )
 

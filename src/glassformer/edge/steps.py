@@ -359,11 +359,14 @@ def self_attention(program: Program, node: Node, x: Rows) -> Rows:
     D = C // H
     k = project(program, name, f"{name}.k", weights.w_k, weights.b_k, x)
     v = project(program, name, f"{name}.v", weights.w_v, weights.b_v, x)
-    q = project(program, name, f"{name}.q", weights.w_q, weights.b_q, x, after=(k, v))
+    columns = Rows(f"{name}.k_columns", C, T)  # so that the scores of many tokens are summed up side by side
+    reads = (Row(k), Turn())
+    program.steps.append(Step(name, "column_forward", "attention", T, (Whole(columns),), reads, (T, C)))
+    q = project(program, name, f"{name}.q", weights.w_q, weights.b_q, x, after=(columns, v))
     z, pattern = Rows(f"{name}.z", T, C), Rows(f"{name}.pattern", T, T)
     sizes = (T, H, D, D**-0.5 if heads.scale is None else heads.scale)
     program.steps.append(
-        Step(name, "attend_row", "attention", T, (Row(z), Row(pattern)), (Row(q), Whole(k), Whole(v)), sizes, 2 * T * C)
+        Step(name, "attend_row", "attention", T, (Row(z), Row(pattern)), (Row(q), Whole(columns), Whole(v)), sizes, 2 * T * C)
     )
     if not heads.output:
         return z

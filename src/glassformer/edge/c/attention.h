@@ -7,7 +7,7 @@
 #include "products.h"
 
 /* x (T)  <-  exp((x - the highest of x) * scale).  Returns 1 over their sum. */
-static float softmax_powers(float *x, int T, float scale)
+APART float softmax_powers(float *x, int T, float scale)
 {
     float highest = x[0], total = 0.0f;
     for (int t = 1; t < T; t++) highest = x[t] > highest ? x[t] : highest;
@@ -18,12 +18,18 @@ static float softmax_powers(float *x, int T, float scale)
     return 1.0f / total;
 }
 
-/* z (C)  <-  q (C), k (T, C), v (T, C).  Overwrites z.  powers: T floats to work in. */
+/* column t of y (C, T)  <-  x (C) */
+INLINE void column_forward(float *y, const float *x, int t, int T, int C)
+{
+    for (int c = 0; c < C; c++) y[c * T + t] = x[c];
+}
+
+/* z (C)  <-  q (C), k (C, T): keys by columns, v (T, C).  Overwrites z.  powers: T floats to work in. */
 INLINE void attend_row(float *z, float *powers, const float *q, const float *k, const float *v, int T, int H, int D,
                        float scale)
 {
     for (int h = 0; h < H; h++) {
-        dots(powers, q + h * D, k + h * D, H * D, D, T, 0); /* scores = q @ k^T */
+        products(powers, NULL, q + h * D, 1, k + h * D * T, T, D, T); /* scores = q @ k^T */
         const float share = softmax_powers(powers, T, scale);
         products(z + h * D, NULL, powers, 1, v + h * D, H * D, T, D); /* z = pattern @ v */
         for (int d = 0; d < D; d++) z[h * D + d] *= share;

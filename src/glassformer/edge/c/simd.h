@@ -11,6 +11,15 @@
 #define INLINE static inline
 #endif
 
+/* One copy in flash for all who call it. */
+#if defined(__clang__)
+#define APART static __attribute__((noinline))
+#elif defined(__GNUC__)
+#define APART static __attribute__((noinline, noclone))
+#else
+#define APART static
+#endif
+
 #define LANES 1
 
 #define LEFT(n, i) 1
