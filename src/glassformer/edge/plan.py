@@ -7,8 +7,8 @@ alive together share bytes.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from glassformer.native.plan import first_gap
 from glassformer.edge.steps import Program, Row, Rows, Step, Whole
+from glassformer.native.plan import first_gap
 
 ALIGNED = 4  # bytes
 

@@ -145,15 +145,20 @@ def entry(layer: type) -> Callable[[Entry], Entry]:
 
 def program_of(model: Any) -> Program:
     """The steps of a model; a layer that a device cannot compute is named."""
-    given, graph = input_of(model), structure(model)
-    (rows, width) = (1, given.size) if not given.is_bytes else (given.shape[0], given.size // given.shape[0])
-    program = Program(given, params_of(model), Rows("sample", rows, width, c_type=given.c_type))
+    program, graph = program_for(model), structure(model)
     values: dict[Value, Any] = {graph.x: program.sample}
     walk(program, (graph,), values)
     if not isinstance(graph.y, Value) or len(graph.y.shape) != 2:
         raise EngineError(f"a device has models with one row of logits a sample, not {graph.y}")
     program.logits = values[graph.y]
     return program
+
+
+def program_for(model: Any) -> Program:
+    """Without steps yet. Rows of an image are tokens, until it is cut into patches."""
+    given = input_of(model)
+    rows = given.shape[0] if given.is_bytes else 1
+    return Program(given, params_of(model), Rows("sample", rows, given.size // rows, c_type=given.c_type))
 
 
 def walk(program: Program, parts: Any, values: dict[Value, Any]) -> None:
@@ -366,7 +371,16 @@ def self_attention(program: Program, node: Node, x: Rows) -> Rows:
     z, pattern = Rows(f"{name}.z", T, C), Rows(f"{name}.pattern", T, T)
     sizes = (T, H, D, D**-0.5 if heads.scale is None else heads.scale)
     program.steps.append(
-        Step(name, "attend_row", "attention", T, (Row(z), Row(pattern)), (Row(q), Whole(columns), Whole(v)), sizes, 2 * T * C)
+        Step(
+            name,
+            "attend_row",
+            "attention",
+            T,
+            (Row(z), Row(pattern)),
+            (Row(q), Whole(columns), Whole(v)),
+            sizes,
+            2 * T * C,
+        )
     )
     if not heads.output:
         return z

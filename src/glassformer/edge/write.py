@@ -1,7 +1,7 @@
 """A layout as C99: sizes, weights, and the list of calls. The kernels are written by hand (c/)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,17 +13,34 @@ from glassformer.edge.steps import Operand, Row, Rows, Step, Turn, Weight, Whole
 from glassformer.native.plan import Constant, word
 from glassformer.native.write import number, shape_text
 
-ARENA_ERRORS = {"ARENA_TOO_SMALL": -1, "ARENA_NOT_ALIGNED": -2}
+ERRORS = {"ARENA_TOO_SMALL": -1, "ARENA_NOT_ALIGNED": -2}
 
 
 @dataclass(frozen=True)
 class Source:
-    """The C of one model."""
+    """The C of one model: what it computes, and its weights in flash."""
 
     name: str  # prefix of everything that can be seen from outside
     title: str
     layout: Layout
     weights: dict[str, np.ndarray]
+
+    @property
+    def upper(self) -> str:
+        return self.name.upper()
+
+    @property
+    def arena(self) -> int:
+        """Bytes that the caller gives."""
+        return self.layout.arena
+
+    @property
+    def errors(self) -> dict[str, int]:
+        return ERRORS
+
+    @property
+    def input(self) -> str:
+        return f"const {self.layout.program.input.c_type} *x"
 
     @property
     def files(self) -> dict[str, str]:
@@ -34,12 +51,11 @@ class Source:
         }
 
     def header(self) -> str:
-        given, upper = self.layout.program.input, self.name.upper()
-        logits = answer(self.layout)
-        errors = ", ".join(f"{upper}_{name} = {value}" for name, value in ARENA_ERRORS.items())
+        given = self.layout.program.input
+        errors = ", ".join(f"{self.upper}_{name} = {value}" for name, value in self.errors.items())
         return f"""/* {self.title}. Written by glassformer {__version__}. */
-#ifndef {upper}_H
-#define {upper}_H
+#ifndef {self.upper}_H
+#define {self.upper}_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -48,13 +64,12 @@ class Source:
 extern "C" {{
 #endif
 
-#define {upper}_ARENA {self.layout.arena} /* bytes to work in, aligned to 4 */
-#define {upper}_INPUTS {given.size} /* {shape_text(given.shape)} */
-#define {upper}_OUTPUTS {logits.width}
+#define {self.upper}_ARENA {self.arena} /* bytes to work in, aligned to 4 */
+#define {self.upper}_INPUTS {given.size} /* {shape_text(given.shape)} */
+#define {self.upper}_OUTPUTS {output_of(self.layout).width}
 enum {{ {errors} }};
 
-/* logits ({upper}_OUTPUTS)  <-  x ({upper}_INPUTS).  Returns the number of the highest, or an error, which is below 0. */
-int {self.name}_predict(float *logits, const {given.c_type} *x, void *arena, size_t bytes);
+{self.functions()}
 
 #ifdef __cplusplus
 }}
@@ -62,75 +77,89 @@ int {self.name}_predict(float *logits, const {given.c_type} *x, void *arena, siz
 #endif
 """
 
+    def functions(self) -> str:
+        """What can be called."""
+        return f"""/* logits ({self.upper}_OUTPUTS)  <-  x ({self.upper}_INPUTS).
+ * Returns the number of the highest, or an error, which is below 0. */
+{self.signature()};"""
+
+    def signature(self) -> str:
+        return f"int {self.name}_predict(float *logits, {self.input}, void *arena, size_t bytes)"
+
     def code(self) -> str:
-        body = self.predict()
-        headers = {step.header: None for loop in self.layout.loops for step in loop.steps}
-        system, kernels = amalgamated(headers, self.layout.program.folders, body)
-        includes = "\n".join(f"#include {one}" for one in system)
-        constants = "\n".join(map(constant, constants_of(self.layout)))
+        body = self.body()
+        system, kernels = amalgamated(self.headers(), self.layout.program.folders, body)
         parts = [
             f"/* {self.title}. Written by glassformer {__version__}: sizes and calls are generated. */",
             f'#include "{self.name}.h"',
-            includes,
+            "\n".join(f"#include {one}" for one in system),
             f'#include "{self.name}_weights.h"',
             kernels,
-            constants,
             body,
         ]
         return "\n\n".join(part for part in parts if part) + "\n"
 
+    def headers(self) -> list[str]:
+        """Of the kernels that are called."""
+        return list(dict.fromkeys(step.header for loop in self.layout.loops for step in loop.steps))
+
+    def body(self) -> str:
+        return "\n\n".join([*map(constant, constants_of(self.layout)), self.predict()])
+
     def predict(self) -> str:
-        upper, given = self.name.upper(), self.layout.program.input
-        names = {place: word(place.rows.name) for place in self.layout.places.values()}
-        spell = Spelling(self.layout, unique(names))
         lines = [
-            f"int {self.name}_predict(float *logits, const {given.c_type} *x, void *arena, size_t bytes)",
+            self.signature(),
             "{",
-            *(declared(place, spell.names[place]) for place in self.layout.places.values()),
+            *self.beginning(),
             "    int best = 0;",
-            f"    if (bytes < {upper}_ARENA) return {upper}_ARENA_TOO_SMALL;",
-            f"    if ((uintptr_t)arena % 4) return {upper}_ARENA_NOT_ALIGNED;",
-            *(line for loop in self.layout.loops for line in loop_lines(loop, spell)),
-            f"    for (int i = 1; i < {upper}_OUTPUTS; i++)",
+            *self.loops(self.layout),
+            f"    for (int i = 1; i < {self.upper}_OUTPUTS; i++)",
             "        if (logits[i] > logits[best]) best = i;",
             "    return best;",
             "}",
         ]
         return "\n".join(lines)
 
-    def constants(self) -> str:
-        upper = f"{self.name.upper()}_WEIGHTS_H"
-        shapes = {name: values.shape for name, values in self.weights.items()}
-        members = [
-            f"    float {word(name)}[{prod(shape)}]; /* {shape_text(shape)} */" for name, shape in shapes.items()
+    def beginning(self) -> list[str]:
+        """What is checked first, and where the memory for values is."""
+        return [
+            f"    if (bytes < {self.upper}_ARENA) return {self.upper}_ARENA_TOO_SMALL;",
+            f"    if ((uintptr_t)arena % 4) return {self.upper}_ARENA_NOT_ALIGNED;",
+            "    void *const memory = arena;",
         ]
-        values = [f"    {{{wrapped(array)}}}, /* {name} */" for name, array in self.weights.items()]
-        return "\n".join(
-            [
-                f"#ifndef {upper}",
-                f"#define {upper}",
-                "",
-                "static const struct {",
-                *members,
-                "} weights = {",
-                *values,
-                "};",
-            ]
-            + ["", "#endif", ""]
-        )
+
+    def loops(self, layout: Layout, output: str = "logits", offset: int = 0) -> list[str]:
+        names = unique({place: word(place.rows.name) for place in layout.places.values()})
+        spell = Spelling(layout, names, self.spelled, output)
+        places = [declared(place, names[place], offset) for place in layout.places.values()]
+        return [*places, *(line for loop in layout.loops for line in loop_lines(loop, spell))]
+
+    def spelled(self, weight: str) -> str:
+        return f"weights.{word(weight)}"
+
+    def constants(self) -> str:
+        guard = f"{self.name.upper()}_WEIGHTS_H"
+        return "\n".join([f"#ifndef {guard}", f"#define {guard}", "", *self.structs(), "", "#endif", ""])
+
+    def structs(self) -> list[str]:
+        return ["static const struct {", *members(self.weights), "} weights = {", *values(self.weights), "};"]
 
 
 @dataclass(frozen=True)
 class Spelling:
+    """Operands in C."""
+
     layout: Layout
     names: dict[Place, str]
+    weight: Callable[[str], str]
+    output: str
 
     def __call__(self, used: Operand, count: int) -> str:
         match used:
             case Row() | Whole():
                 return self.rows(used, count)
             case Weight():
-                return f"weights.{word(used.name)}" + (f" + {used.by_row} * t" if used.by_row and count > 1 else "")
+                return self.weight(used.name) + (f" + {used.by_row} * t" if used.by_row and count > 1 else "")
             case Constant():
                 return word(used.name)
             case Turn():
@@ -143,7 +172,7 @@ class Spelling:
         if rows.root is program.sample:
             name, kept = "x", True
         elif rows.root is program.logits:
-            name, kept = "logits", True
+            name, kept = self.output, True
         else:
             place = self.layout.places[rows.root]
             name, kept = self.names[place], place.kept
@@ -164,11 +193,19 @@ def call(step: Step, count: int, spell: Spelling) -> str:
     return f"{step.kernel}({', '.join(arguments)});"
 
 
-def declared(place: Place, name: str) -> str:
+def declared(place: Place, name: str, offset: int) -> str:
     rows = place.rows
     shape = shape_text((rows.count, rows.width)) if place.kept else f"({rows.width}), one row at a time"
-    c_type = rows.c_type
-    return f"    {c_type} *const {name} = ({c_type} *)arena + {place.root.offset // rows.item}; /* {shape} */"
+    c_type, at = rows.c_type, (offset + place.root.offset) // rows.item
+    return f"    {c_type} *const {name} = ({c_type} *)memory + {at}; /* {shape} */"
+
+
+def members(arrays: dict[str, np.ndarray]) -> list[str]:
+    return [f"    float {word(name)}[{one.size}]; /* {shape_text(one.shape)} */" for name, one in arrays.items()]
+
+
+def values(arrays: dict[str, np.ndarray]) -> list[str]:
+    return [f"    {{{wrapped(array)}}}, /* {name} */" for name, array in arrays.items()]
 
 
 def unique(names: dict[Place, str]) -> dict[Place, str]:
@@ -181,7 +218,7 @@ def unique(names: dict[Place, str]) -> dict[Place, str]:
     return found
 
 
-def answer(layout: Layout) -> Rows:
+def output_of(layout: Layout) -> Rows:
     if layout.program.logits is None:
         raise ValueError("a program without logits")
     return layout.program.logits
