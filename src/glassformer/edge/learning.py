@@ -213,7 +213,7 @@ enum {{ BEGUN = 0x6c6e7267, FORMAT = {FORMAT}, BATCH = {self.batch}, TRAINED = {
     def saving(self) -> str:
         name, upper = self.name, self.upper
         checks = "\n".join(self.beginning()[:-2])
-        return f"""/* Before the weights: format, model, number, bytes of weights, and the checksum of these and of the weights. */
+        return f"""/* Before the weights: format, model, number, bytes of weights, and a checksum of everything. */
 static int is_saved(uint32_t header[5], const unsigned char *saved, size_t saved_bytes)
 {{
     if (saved_bytes < {upper}_SAVED) return {upper}_SAVED_TOO_SHORT;
