@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.edge.boards import ALL, EMULATED, needs
 
 from glassformer.edge.emulator import program, run
-from glassformer.edge.objects import compiled, sizes, symbols
+from glassformer.edge.objects import compiled, forbidden, sizes, symbols
 from glassformer.edge.targets import Target, available, find, missing
 from glassformer.errors import EngineError, UnknownNameError
+
+from .boards import ALL, EMULATED, needs
 
 KERNELS = r"""
 #include "kernels.h"
@@ -185,6 +186,21 @@ def test_sizes_and_symbols(target: Target, tmp_path: Path) -> None:
     helpers = {name for name in undefined if name.startswith("__")}
     assert undefined - helpers - {"_GLOBAL_OFFSET_TABLE_"} == {"memcpy", "sqrtf"}
     assert bool(helpers) == (not target.fpu)
+
+
+@pytest.mark.parametrize("target", EMULATED)
+def test_forbidden_symbols(target: Target, tmp_path: Path) -> None:
+    allowed, others = tmp_path / "allowed.c", tmp_path / "others.c"
+    allowed.write_text(SECTIONS + "long long divide(long long a, long long b) { return a / b * (a % b); }")
+    others.write_text(
+        "#include <stdlib.h>\n#include <math.h>\n"
+        "float f(float x, double y) { return (float)((double)x + y) + *(float *)malloc(4) + expf(x); }"
+    )
+    assert forbidden(target, compiled(target, [allowed])) == []
+    found = set(forbidden(target, compiled(target, [allowed, others])))
+    assert {"malloc", "expf"} <= found
+    doubles = 0 if target.name == "m55" else 3  # to double, an addition, and back; the M55 needs no help
+    assert len(found) == 2 + doubles
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
