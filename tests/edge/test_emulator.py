@@ -1,5 +1,6 @@
 """Programs on emulated boards: results, exit status, instructions and stack, and what is said when one goes wrong."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from .boards import ALL, EMULATED, needs
 
 KERNELS = r"""
 #include "kernels.h"
-#if __ARM_FEATURE_DSP
+#if __ARM_FEATURE_MVE
+#include <arm_mve.h>
+#elif __ARM_FEATURE_DSP
 #include <arm_acle.h>
 #endif
 
@@ -28,7 +31,9 @@ float dot(const float *a, const float *b, int n) {
 int32_t dot_int8(const int8_t *a, const int8_t *b, int n) {
     int32_t sum = 0;
     int i = 0;
-#if __ARM_FEATURE_DSP
+#if __ARM_FEATURE_MVE
+    for (; i + 16 <= n; i += 16) sum = vmladavaq_s8(sum, vldrbq_s8(a + i), vldrbq_s8(b + i));
+#elif __ARM_FEATURE_DSP
     for (; i + 4 <= n; i += 4) {
         const uint32_t x = load(a + i), y = load(b + i);
         sum = __smlad(__sxtb16(x), __sxtb16(y), sum);
@@ -124,9 +129,32 @@ def test_instructions_and_stack_are_counted_exactly(target: Target) -> None:
     assert [*stack[:3], stack[4]] == [0, 0, 0, 0]
     assert 1000 <= stack[3] <= 1016  # what it saves, alignment
     assert run(target, [], LOOPS) == outcome  # time is emulated: nothing depends on this machine
+    with pytest.raises(EngineError, match="took more instructions .* than can be counted"):
+        run(replace(target, shift=10), [], LOOPS.replace("5000000", "50000000"))
 
 
 @needs("m4")
+@needs("m55")
+@pytest.mark.slow
+def test_intrinsics_take_fewer_instructions(kernels: Path) -> None:
+    main = """
+        #include "emulator.h"
+        #include "kernels.h"
+        int main(void) {
+            static const int8_t x[480] = {1};
+            emulator_begin();
+            const int32_t sum = dot_int8(x, x, 480);
+            emulator_end("dot");
+            return (int)sum;
+        }
+    """
+    plain = run(M4, [kernels], main, ("-O2", "-U__ARM_FEATURE_DSP"))
+    dsp, mve = run(M4, [kernels], main), run(find("m55"), [kernels], main)
+    assert plain.status == dsp.status == mve.status == 1
+    counts = [outcome.measured("dot").instructions for outcome in (plain, dsp, mve)]
+    assert counts[0] > 1.5 * counts[1] > 2 * counts[2], counts
+
+
 def test_a_program_that_hangs_is_stopped() -> None:
     with pytest.raises(EngineError, match=r"on m4 did not end within 0.5 s"):
         run(M4, [], "int main(void) { for (;;) {} }", timeout=0.5)

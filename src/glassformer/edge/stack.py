@@ -54,7 +54,7 @@ class Frame(NamedTuple):
     """What the compiler says of a function of its own."""
 
     bytes: int
-    kind: str  # static; or dynamic
+    kind: str  # "static", or "dynamic", which comes first
     indirect: bool  # whether it calls through a pointer
 
 
@@ -94,11 +94,12 @@ def deepest(functions: Mapping[str, Function], name: str, above: tuple[str, ...]
 
 
 def frames_of(graphs: str) -> dict[str, Frame]:
-    """The compiler's call graphs. Of functions with one name, static in several sources, the largest counts."""
+    """The compiler's call graphs. Of functions with one name, static in several sources, the worst of each counts."""
     indirect = {found[1] for found in INDIRECT_CALL.finditer(graphs)}
     frames: dict[str, Frame] = {}
     for name, size, kind in NODE.findall(graphs):
-        frames[name] = max(frames.get(name, Frame(0, "", False)), Frame(int(size), kind, name in indirect))
+        before = frames.get(name, Frame(0, kind, False))
+        frames[name] = Frame(max(before.bytes, int(size)), min(before.kind, kind), name in indirect)
     return frames
 
 
