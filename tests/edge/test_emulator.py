@@ -129,7 +129,7 @@ def test_instructions_and_stack_are_counted_exactly(target: Target) -> None:
     assert [*stack[:3], stack[4]] == [0, 0, 0, 0]
     assert 1000 <= stack[3] <= 1016  # what it saves, alignment
     assert run(target, [], LOOPS) == outcome  # time is emulated: nothing depends on this machine
-    with pytest.raises(EngineError, match="took more instructions .* than can be counted"):
+    with pytest.raises(EngineError, match=r"took more instructions .* than can be counted"):
         run(replace(target, shift=10), [], LOOPS.replace("5000000", "50000000"))
 
 
