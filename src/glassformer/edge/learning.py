@@ -159,7 +159,8 @@ enum {{ BEGUN = 0x6c6e7267, FORMAT = {FORMAT}, BATCH = {self.batch}, TRAINED = {
             f"    float *const {word(one.name)} = (float *)memory + {one.offset}; /* {shape_text(one.shape)} */"
             for one in plan.buffers
         ]
-        frozen = self.loops(lesson.frozen, word(lesson.begin.name), lesson.frozen_at) if lesson.frozen else []
+        taken = [word(one.name) for one in plan.buffers]
+        frozen = self.loops(lesson.frozen, word(lesson.begin.name), lesson.frozen_at, taken) if lesson.frozen else []
         lines = [
             self.step_signature(),
             "{",
