@@ -9,7 +9,7 @@
 A name becomes known when the code that registers it is imported: in Python, by `load_code(file)`, or from an installed
 package that names it in an entry point (group `glassformer.models`, `.layers`, `.inputs`, `.tasks`, `.losses`,
 `.parts`, `.data`; in `.kernels` and `.onnx` the name is that of the layer, `package.module.Layer`), which is imported
-when the name is looked up. Nothing else is ever imported: a run folder can name what is installed or given, and no more.
+when the name is looked up. Nothing else ever is: a run folder can name what is installed or given, and no more.
 """
 
 import hashlib
@@ -100,7 +100,7 @@ class Register:
         return add
 
     def onnx(self, layer: type) -> Callable[[Thing], Thing]:
-        """A layer in ONNX: above the function that writes its nodes into a graph. docs/onnx.md, "A layer of your own"."""
+        """A layer in ONNX: above the function that writes its nodes into a graph. docs/own-models.md, "ONNX"."""
         return _adder("onnx", _origin(layer))
 
 

@@ -6,7 +6,6 @@ It is checked by ONNX's own checker and, where onnxruntime is installed, against
 import importlib
 import json
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ NAMES = {IMAGES: "images", ROWS: "columns", TEXTS: "ids"}
 MASK, OFFERED = "keep", {"keep": jnp.bool_, "segments": jnp.int32}  # keywords of a model that become inputs
 LARGEST = 2**31 - 2**20  # bytes of weights: a protobuf file ends at 2 GiB
 CLOSE = 1e-3  # of the largest logit; rounding stays far below it
-SAMPLES = 3  # that are compared
+SAMPLES, LENGTH = 3, 9  # that are compared
 
 
 class Given(NamedTuple):
@@ -53,10 +52,13 @@ class Exported:
     difference: float | None  # from our logits, over the largest of them where that is above 1; None: not compared
 
 
-def write_onnx(path: Path, model: Network, params: Any, classes: tuple[str, ...] = ()) -> Exported:
-    proto = onnx_model(model, params, classes)
+def write_onnx(
+    path: Path, model: Network, params: Any, *, classes: tuple[str, ...] = (), output: str = "logits"
+) -> Exported:
+    """Nothing is written where a layer has no ONNX, a weight is not finite or onnxruntime computes something else."""
+    proto = onnx_model(model, params, classes=classes, output=output)
     content = proto.SerializeToString(deterministic=True)
-    difference = largest_difference(content, model, params) if find_spec("onnxruntime") else None
+    difference = largest_difference(content, model, params) if onnxruntime_version() else None
     if difference is not None and not difference < CLOSE:
         raise EngineError(
             f"{path}: not written: in onnxruntime its logits differ from ours by {difference:.1e} of the largest, "
@@ -67,8 +69,8 @@ def write_onnx(path: Path, model: Network, params: Any, classes: tuple[str, ...]
     return Exported(len(content), len(proto.graph.node), inputs, described(proto.graph.output[0]), difference)
 
 
-def onnx_model(model: Network, params: Any, classes: tuple[str, ...] = ()) -> Any:
-    """The checked `onnx.ModelProto` of a model: logits are its only output, and weights have their dotted names."""
+def onnx_model(model: Network, params: Any, *, classes: tuple[str, ...] = (), output: str = "logits") -> Any:
+    """The checked `onnx.ModelProto` of a model: weights have their dotted names, the one output is called `output`."""
     onnx = needed("onnx")
     weights = named_leaves(params)
     must_be_finite(weights, "ONNX export")
@@ -76,10 +78,11 @@ def onnx_model(model: Network, params: Any, classes: tuple[str, ...] = ()) -> An
         raise EngineError(f"ONNX export: the weights take {size / 2**30:.1f} GiB, and a file of ONNX ends at 2 GiB")
     given = given_to(model)
     axes, any_length = output_axes(model, given)
-    graph, root = Graph(weights, any_length=any_length), structure(model, given.x, **given.keywords)
     names = input_names(model, given)
+    graph = Graph(weights, (*jax.tree.leaves(names), output), any_length=any_length)
+    root = structure(model, **given.keywords)
     graph.know((root.x, root.keywords), tuple(names))
-    logits = graph.finish(graph.layer(root), "numbers" if model.output_axis == "numbers" else "logits")
+    graph.finish(graph.layer(root), output)
 
     def info(name: str, dtype: Any, axes: Any) -> Any:
         wide = np.int64 if np.issubdtype(dtype, np.signedinteger) else dtype  # as other exporters have ids
@@ -91,7 +94,7 @@ def onnx_model(model: Network, params: Any, classes: tuple[str, ...] = ()) -> An
     ]
     arrays = [onnx.numpy_helper.from_array(array, name) for name, array in graph.arrays.items()]
     proto = onnx.helper.make_model(
-        onnx.helper.make_graph(graph.nodes, type(model).__name__, inputs, [info(logits, np.float32, axes)], arrays),
+        onnx.helper.make_graph(graph.nodes, type(model).__name__, inputs, [info(output, np.float32, axes)], arrays),
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
         ir_version=IR,
         producer_name="glassformer",
@@ -154,6 +157,16 @@ def described(info: Any) -> str:
     return f"{kind} ({', '.join(axes)})"
 
 
+def onnxruntime_version() -> str | None:
+    """None where it, or onnx, is not installed."""
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime
+    except ImportError:
+        return None
+    return onnxruntime.__version__
+
+
 def session(content: bytes) -> Any:
     """An onnxruntime session on one thread of the CPU."""
     onnxruntime = needed("onnxruntime")
@@ -164,21 +177,22 @@ def session(content: bytes) -> Any:
 
 def largest_difference(content: bytes, model: Network, params: Any) -> float:
     """Between onnxruntime's logits and ours, of a few drawn samples; over the largest logit, where that is above 1."""
-    given = given_to(model)
-    names, drawn = input_names(model, given), draw(structure(model, given.x, **given.keywords), np.random.default_rng(0))
+    given, runtime = given_to(model), session(content)
+    names, root = input_names(model, given), structure(model, **given.keywords)
+    drawn = draw(root, any_length="tokens" in runtime.get_inputs()[0].shape)
     ours = np.asarray(jax.jit(lambda p, g: model.forward(p, g.x, **g.keywords)[0])(params, drawn))
-    feed = dict(zip(jax.tree.leaves(names), jax.tree.leaves(drawn), strict=True))
-    wide = {name: array.astype(np.int64) if array.dtype == np.int32 else array for name, array in feed.items()}
-    theirs = session(content).run(None, wide)[0]
+    theirs, *_ = runtime.run(None, feed(names, drawn))
     return float(np.abs(ours - theirs).max() / max(1, np.abs(ours).max()))
 
 
-def draw(root: Node, random: np.random.Generator) -> Given:
+def draw(root: Node, *, any_length: bool) -> Given:
     """Random samples. Ids are below the size of the table that is read by them; masks leave out what lies behind."""
+    random = np.random.default_rng(0)
     limits = {node.x: node.layer.vocabulary for node in root.walk() if isinstance(node.layer, Embedding)}
 
     def array(value: Value) -> np.ndarray:
-        shape = (SAMPLES, *value.shape[1:])
+        _, *axes = value.shape
+        shape = (SAMPLES, min(axes[0], LENGTH)) if any_length else (SAMPLES, *axes)
         if value.dtype == jnp.bool_:
             return np.arange(shape[1]) < random.integers(1, shape[1] + 1, (SAMPLES, 1))
         if np.issubdtype(value.dtype, np.integer):
@@ -186,3 +200,9 @@ def draw(root: Node, random: np.random.Generator) -> Given:
         return random.standard_normal(shape).astype(np.float32)
 
     return jax.tree.map(array, Given(root.x, root.keywords))
+
+
+def feed(names: Given, arrays: Given) -> dict[str, np.ndarray]:
+    """What a session is run with."""
+    pairs = zip(jax.tree.leaves(names), jax.tree.leaves(arrays), strict=True)
+    return {name: np.asarray(array, np.int64 if array.dtype == np.int32 else None) for name, array in pairs}

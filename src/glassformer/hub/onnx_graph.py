@@ -1,10 +1,10 @@
 """From a model's structure to an ONNX graph: a layer that has an entry is taken whole, any other by its parts.
 
-Values are known by their names in the graph. A weight keeps its own, `blocks.0.attn.w_q`; what a layer computes is named
-after the layer, `blocks.0.attn.pattern`.
+Values are known by their names in the graph. A weight keeps its own, `blocks.0.attn.w_q`; what a layer computes is
+named after the layer, `blocks.0.attn.pattern`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -19,14 +19,15 @@ from glassformer.structure import Node, Sum, Value
 class Graph:
     """An ONNX graph while it is written."""
 
-    def __init__(self, weights: Mapping[str, Any], *, any_length: bool = False) -> None:
+    def __init__(self, weights: Mapping[str, Any], others: Iterable[str] = (), *, any_length: bool = False) -> None:
+        """`others` are the names of inputs and outputs: nothing else is called so."""
         self.weights = weights
         self.any_length = any_length  # whether sequences may be shorter than those that the structure was made of
         self.nodes: list[Any] = []
         self.arrays: dict[str, np.ndarray] = {}  # the weights and constants that are read, by name
         self.shared: dict[Any, str] = {}  # what several layers read and one has made
         self._names: dict[Value, str] = {}
-        self._taken = set(weights)
+        self._taken = {*weights, *others}
         self._scope = ""
 
     def op(self, kind: str, *inputs: str, name: str = "", outputs: int = 1, **attributes: Any) -> Any:
@@ -70,7 +71,9 @@ class Graph:
             self.know(part.x, x)
         entry, kind = registry.onnx_of(type(part.layer)), type(part.layer).__name__
         if entry is None and part.glue:
-            raise EngineError(f"ONNX export has no {kind} yet ({part.name or 'the model'}); docs/onnx.md says how to add it")
+            raise EngineError(
+                f"ONNX export has no {kind} yet ({part.name or 'the model'}); docs/own-models.md says how to add it"
+            )
         outer, self._scope = self._scope, part.name
         if entry is None:
             for inner in part.parts:
@@ -80,12 +83,11 @@ class Graph:
         self._scope = outer
         return self.named(part.y)
 
-    def finish(self, last: str, name: str) -> str:
-        """Call the result of the graph by its own name."""
+    def finish(self, last: str, name: str) -> None:
+        """Call the last result `name`."""
         for node in self.nodes:
             node.input[:] = [name if one == last else one for one in node.input]
             node.output[:] = [name if one == last else one for one in node.output]
-        return name
 
     def _name(self, value: Value) -> str:
         if value in self._names:

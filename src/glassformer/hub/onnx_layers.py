@@ -11,8 +11,6 @@ import numpy as np
 from glassformer import layers
 from glassformer.errors import EngineError
 from glassformer.hub.onnx_graph import Graph
-from glassformer.layers import attention as attention_layer
-from glassformer.layers import multi_head
 from glassformer.models import SpanHead
 from glassformer.registry import register
 from glassformer.structure import Node, Value
@@ -164,14 +162,18 @@ def gated_feed_forward(graph: Graph, node: Node, x: str) -> str:
 
 
 @register.onnx(layers.Attention)
-def attention(graph: Graph, node: Node, x: attention_layer.Inputs) -> str:
-    layer: Any = node.layer
+def attention(graph: Graph, node: Node, x: Any) -> str:
     q, v = (graph.op("Transpose", given, perm=(0, 2, 1, 3)) for given in (x.q, x.v))
-    k = graph.op("Transpose", x.k, perm=(0, 2, 3, 1))
-    scale = graph.constant(layer.scale_for(node.x.q), "scale")
+    z = attend(graph, node, q, graph.op("Transpose", x.k, perm=(0, 2, 3, 1)), v, x.bias)
+    return graph.op("Transpose", z, perm=(0, 2, 1, 3), name="z")
+
+
+def attend(graph: Graph, node: Any, q: str, k: str, v: str, bias: Any = None) -> str:
+    """z of heads that lie in the batch; k is transposed."""
+    scale = graph.constant(node.layer.scale_for(node.x.q), "scale")
     scores = graph.op("Mul", graph.op("MatMul", q, k), scale, name="scores")
-    if x.bias is not None:
-        scores = graph.op("Add", scores, x.bias)
+    if bias is not None:
+        scores = graph.op("Add", scores, bias)
     if node.keywords.get("mask") is None:
         pattern = graph.op("Softmax", scores, name="pattern", axis=-1)
     else:  # a query that may look nowhere: zeros
@@ -179,38 +181,51 @@ def attention(graph: Graph, node: Node, x: attention_layer.Inputs) -> str:
         masked = graph.op("Where", mask, scores, graph.constant(LOWEST, "lowest"), name="masked")
         pattern = graph.op("Softmax", masked, axis=-1)
         pattern = graph.op("Where", mask, pattern, graph.constant(0.0, "zero"), name="pattern")
-    return graph.op("Transpose", graph.op("MatMul", pattern, v), perm=(0, 2, 1, 3), name="z")
+    return graph.op("MatMul", pattern, v)
 
 
 @register.onnx(layers.MultiHeadAttention)
-def multi_head_attention(graph: Graph, node: Node, x: multi_head.Inputs) -> str:
-    weights, (attend,) = node.params, node.parts
-    q, k, v = projected(graph, node, x)
-    z = graph.layer(attend, attention_layer.Inputs(q, k, v, x.bias))
-    joined = reshape(graph, z, SAME, SAME, node.layer.joined, name="joined")  # pyright: ignore[reportAttributeAccessIssue]
+def multi_head_attention(graph: Graph, node: Node, x: Any) -> str:
+    layer: Any = node.layer
+    weights, (heads,) = node.params, node.parts
+    if layer.heads == 1 and x.bias is None and node.keywords.get("mask") is None:  # no axis of its own: a tenth faster
+        q, k, v = projected(graph, node, x)
+        joined = attend(graph, heads, q, graph.op("Transpose", k, perm=(0, 2, 1)), v)
+    else:
+        q, k, v = split(graph, node, x)
+        z = graph.layer(heads, (q, k, v, x.bias))
+        joined = reshape(graph, z, SAME, SAME, layer.joined, name="joined")
     return joined if weights.w_o is None else project(graph, joined, weights.w_o, weights.b_o)
 
 
 @register.onnx(layers.GroupedQueryAttention)
-def grouped_query_attention(graph: Graph, node: Node, x: multi_head.Inputs) -> str:
+def grouped_query_attention(graph: Graph, node: Node, x: Any) -> str:
     layer: Any = node.layer
-    weights, (*rotary, attend) = node.params, node.parts
-    q, k, v = projected(graph, node, x)
+    weights, (*rotary, heads) = node.params, node.parts
+    q, k, v = split(graph, node, x)
     if rotary:
         q, k = graph.layer(rotary[0], q), graph.layer(rotary[1], k)
     if layer.heads > layer.key_heads:
         of_group = graph.constant(np.repeat(np.arange(layer.key_heads), layer.heads // layer.key_heads), "of_group")
         k, v = (graph.op("Gather", shared, of_group, axis=2) for shared in (k, v))
-    z = graph.layer(attend, attention_layer.Inputs(q, k, v, x.bias))
+    z = graph.layer(heads, (q, k, v, x.bias))
     return project(graph, reshape(graph, z, SAME, SAME, layer.width, name="joined"), weights.w_o, weights.b_o)
 
 
-def projected(graph: Graph, node: Node, x: multi_head.Inputs) -> Any:
+def projected(graph: Graph, node: Node, x: Any) -> list[str]:
+    """q, k and v, the heads side by side."""
+    weights = node.params
+    return [
+        project(graph, x.query, weights.w_q, weights.b_q, "q"),
+        project(graph, x.memory, weights.w_k, weights.b_k, "k"),
+        project(graph, x.memory, weights.w_v, weights.b_v, "v"),
+    ]
+
+
+def split(graph: Graph, node: Node, x: Any) -> list[str]:
     """q, k and v, each (B, T, heads, D)."""
-    weights, D = node.params, node.parts[-1].y.shape[-1]
-    given = ("q", x.query, weights.w_q, weights.b_q), ("k", x.memory, weights.w_k, weights.b_k)
-    for name, tokens, w, b in (*given, ("v", x.memory, weights.w_v, weights.b_v)):
-        yield reshape(graph, project(graph, tokens, w, b, name), SAME, SAME, -1, D, name=f"{name}_heads")
+    D = node.parts[-1].y.shape[-1]
+    return [reshape(graph, given, SAME, SAME, -1, D, name="heads") for given in projected(graph, node, x)]
 
 
 @register.onnx(layers.CausalSelfAttention)
