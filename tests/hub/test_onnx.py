@@ -48,7 +48,7 @@ from .builders import drawn
 
 onnx = pytest.importorskip("onnx")
 
-PICTURES = Images((8, 4, 3), classes=5, mean=0.2, std=0.3)
+PICTURES = Images((8, 12, 3), classes=5, mean=0.2, std=0.3)
 WORDS = Text(vocabulary=11, context=9)
 READER = BERT(WORDS, segments=3, width=6, hidden=7, heads=2, depth=2)
 
@@ -180,8 +180,8 @@ def test_texts_of_any_length(tokens: int) -> None:
 @pytest.mark.parametrize(
     ("name", "inputs", "output"),
     [
-        ("vit", {"images": "uint8 (batch, 8, 4, 3)"}, "float32 (batch, 5)"),
-        ("vit, float images", {"images": "float32 (batch, 8, 4, 3)"}, "float32 (batch, 5)"),
+        ("vit", {"images": "uint8 (batch, 8, 12, 3)"}, "float32 (batch, 5)"),
+        ("vit, float images", {"images": "float32 (batch, 8, 12, 3)"}, "float32 (batch, 5)"),
         ("iris", {"columns": "float32 (batch, 4)"}, "float32 (batch, 3)"),
         ("gpt", {"ids": "int64 (batch, tokens)"}, "float32 (batch, tokens, 11)"),
         (
