@@ -1,33 +1,59 @@
 """glassformer export: a run for others to use."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from glassformer.cli.code import Code
+from glassformer.cli.export_c import refuse_others, to_c
+
+if TYPE_CHECKING:
+    from glassformer.predict.run import Run
+
+Answer = tuple[dict[str, Any], str]  # what --json has besides out, run and to; the text
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="folder written by `glassformer train` or `import`")],
-    out: Annotated[Path, typer.Argument(help="folder to write")],
-    to: Annotated[Literal["hf"], typer.Option(help="hf: a Hugging Face folder, as transformers loads it")] = "hf",
+    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf, c)")],
+    to: Annotated[
+        Literal["hf", "c"],
+        typer.Option(help="hf: a Hugging Face folder, as transformers loads it; c: C99 for a device"),
+    ] = "hf",
+    name: Annotated[str | None, typer.Option(help="c: prefix of all names in C; by default that of the run")] = None,
+    train: Annotated[
+        Literal["full", "head", "bias"] | None, typer.Option(help="c: learn on the device: all weights, or some")
+    ] = None,
+    optimiser: Annotated[
+        Literal["sgd", "momentum", "adamw"] | None, typer.Option(help="c, with --train: by default sgd")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="c, with --train: samples between updates; by default 1")] = None,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
-    """Write the model of a run, with its tokeniser and the names of its classes, in the form of another library.
+    """Write the model of a run, with the names of its classes, in the form of another library.
 
     Example: `glassformer export runs/gpt-nano-1 --to hf mine`, then `AutoModelForCausalLM.from_pretrained("mine")`
+
+    Example: `glassformer export runs/vit-pico-1 --to c device --train head`, then `make -C device test`
     """
     from glassformer.cli.output import report
-    from glassformer.hub.folder import read_config, write_folder
     from glassformer.predict.run import load
 
+    of_c = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
+    refuse_others(to, **of_c)
     loaded = load(run)
-    tokeniser_json = None if loaded.tokeniser is None else loaded.tokeniser.to_json()
-    write_folder(out, loaded.model, loaded.params, tokeniser_json=tokeniser_json, classes=loaded.classes)
+    result, text = to_c(loaded, out, **of_c) if to == "c" else to_hf(loaded, out)
+    report({"out": str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
+
+
+def to_hf(run: "Run", out: Path) -> Answer:
+    from glassformer.hub.folder import read_config, write_folder
+
+    tokeniser_json = None if run.tokeniser is None else run.tokeniser.to_json()
+    write_folder(out, run.model, run.params, tokeniser_json=tokeniser_json, classes=run.classes)
     (architecture,) = read_config(out)["architectures"]
     files = sorted(file.name for file in out.iterdir())
-    result = {"out": str(out), "run": str(loaded.path), "to": to, "architecture": architecture, "files": files}
     text = f'{", ".join(files)}\nwrote {out}: transformers.{architecture}.from_pretrained("{out}")'
-    report(result, text, as_json=json)
+    return {"architecture": architecture, "files": files}, text
