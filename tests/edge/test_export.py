@@ -138,7 +138,7 @@ def test_every_way_of_learning(tune: Any, batch: int, optimiser: str, tmp_path: 
     said = passes(tmp_path / "out", "test", "all")
     found = re.search(r"changes of (\d+) of (\d+)", said)
     assert found
-    assert int(found[1]) >= 0.9 * int(found[2]) - 2  # but for biases of keys
+    assert int(found[1]) >= (0.8 if optimiser == "adamw" else 1) * int(found[2])
     said = subprocess.run([tmp_path / "out/build/main"], capture_output=True, text=True, check=True).stdout
     losses = [float(loss) for loss in re.findall(r"step \d+: loss (\S+)", said)]
     assert losses[-1] < losses[0]
@@ -394,7 +394,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "src/vit_pico.c\n" in again.stdout
     assert not (out / "src/digits.c").exists()
     refused = glassformer("export", shipped, "--to", "hf", tmp_path / "hf", "--train", "head")
-    assert refused.stderr == "glassformer: export: --train belong to --to c, and --to hf came\n"
+    assert refused.stderr == "glassformer: export: --train would do nothing: only --to c has that, and --to hf came\n"
     refused = glassformer("export", shipped, "--to", "c", tmp_path / "new", "--optimiser", "sgd")
     assert "--optimiser and --batch belong to --train" in refused.stderr
     assert not (tmp_path / "new").exists()
