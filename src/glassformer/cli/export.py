@@ -1,12 +1,14 @@
 """glassformer export: a run for others to use."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from glassformer.cli.code import Code
-from glassformer.cli.export_c import refuse_others, to_c
+from glassformer.cli.export_c import to_c
+from glassformer.errors import SettingError
 
 if TYPE_CHECKING:
     from glassformer.predict.run import Run
@@ -16,14 +18,14 @@ Answer = tuple[dict[str, Any], str]  # what --json has besides out, run and to; 
 
 def export(
     run: Annotated[Path, typer.Argument(help="folder written by `glassformer train` or `import`")],
-    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf, c)")],
+    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf, c), a file (onnx)")],
     to: Annotated[
-        Literal["hf", "c"],
-        typer.Option(help="hf: a Hugging Face folder, as transformers loads it; c: C99 for a device"),
+        Literal["hf", "onnx", "c"],
+        typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file; c: C99 for a device"),
     ] = "hf",
-    name: Annotated[str | None, typer.Option(help="c: prefix of all names in C; by default that of the run")] = None,
+    name: Annotated[str | None, typer.Option(help="c: prefix of all names in C; by default the run's own")] = None,
     train: Annotated[
-        Literal["full", "head", "bias"] | None, typer.Option(help="c: learn on the device: all weights, or some")
+        Literal["full", "head", "bias"] | None, typer.Option(help="c: also learn on the device, these weights")
     ] = None,
     optimiser: Annotated[
         Literal["sgd", "momentum", "adamw"] | None, typer.Option(help="c, with --train: by default sgd")
@@ -36,15 +38,19 @@ def export(
 
     Example: `glassformer export runs/gpt-nano-1 --to hf mine`, then `AutoModelForCausalLM.from_pretrained("mine")`
 
+    Example: `glassformer export runs/vit-nano-1 --to onnx vit.onnx`, then `onnxruntime.InferenceSession("vit.onnx")`
+
     Example: `glassformer export runs/vit-pico-1 --to c device --train head`, then `make -C device test`
     """
     from glassformer.cli.output import report
     from glassformer.predict.run import load
 
-    of_c = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
-    refuse_others(to, **of_c)
+    options = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
+    given = {option: value for option, value in options.items() if value is not None}
+    if given and to != "c":
+        raise SettingError(f"export: --{' and --'.join(given)} would do nothing: --to {to} came, expected --to c")
     loaded = load(run)
-    result, text = to_c(loaded, out, **of_c) if to == "c" else to_hf(loaded, out)
+    result, text = TARGETS[to](loaded, out, **given)
     report({"out": str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
 
 
@@ -57,3 +63,20 @@ def to_hf(run: "Run", out: Path) -> Answer:
     files = sorted(file.name for file in out.iterdir())
     text = f'{", ".join(files)}\nwrote {out}: transformers.{architecture}.from_pretrained("{out}")'
     return {"architecture": architecture, "files": files}, text
+
+
+def to_onnx(run: "Run", out: Path) -> Answer:
+    from glassformer.hub.onnx_file import OPSET, onnxruntime_version, write_onnx
+
+    output = "numbers" if run.gives_numbers else "logits"
+    file = write_onnx(out, run.model, run.params, classes=run.classes, output=output)
+    version = onnxruntime_version()
+    compared = "not compared with onnxruntime, which is not installed"
+    if file.difference is not None:
+        compared = f"largest difference from our logits in onnxruntime {version}: {file.difference:.1e} of the largest"
+    lines = [f"{name}: {what}" for name, what in {**file.inputs, output: file.output}.items()]
+    lines += [compared, f"wrote {out}: {file.nodes} nodes, {file.bytes:,} bytes, opset {OPSET}"]
+    return {"opset": OPSET, "onnxruntime": version, **vars(file)}, "\n".join(lines)
+
+
+TARGETS: dict[str, Callable[..., Answer]] = {"hf": to_hf, "onnx": to_onnx, "c": to_c}

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 from glassformer.errors import SettingError
 
 if TYPE_CHECKING:
+    from glassformer.edge.training import Tune
     from glassformer.predict.run import Run
 
 
 def to_c(
-    run: "Run", out: Path, *, name: str | None, train: Any, optimiser: str | None, batch: int | None
+    run: "Run", out: Path, *, name: str = "", train: "Tune | None" = None, optimiser: str = "", batch: int | None = None
 ) -> tuple[dict[str, Any], str]:
     """What --json has besides out, run and to; the text."""
     from glassformer.edge.export import export, optimiser_for
 
-    if train is None and (optimiser or batch):
+    if train is None and (optimiser or batch is not None):
         raise SettingError("export: --optimiser and --batch belong to --train; add --train head, bias or full")
     chosen = optimiser_for(run, optimiser or "sgd")
-    done = export(run, out, name=name or "", tune=train, optimiser=chosen, batch=1 if batch is None else batch)
+    done = export(run, out, name=name, tune=train, optimiser=chosen, batch=1 if batch is None else batch)
     facts = done.facts
     lines = [
         *done.files,
@@ -30,10 +31,3 @@ def to_c(
         f"wrote {out}; next: make -C {out} test",
     ]
     return {**facts, "files": list(done.files)}, "\n".join(lines)
-
-
-def refuse_others(to: str, **options: Any) -> None:
-    """Options of --to c that would have no effect."""
-    given = [f"--{name}" for name, value in options.items() if value is not None]
-    if to != "c" and given:
-        raise SettingError(f"export: {' and '.join(given)} would do nothing: only --to c has that, and --to {to} came")
