@@ -12,7 +12,7 @@ from PIL import Image
 
 from glassformer.data import Samples, hold_out, load
 from glassformer.data.contact_sheet import contact_sheet
-from glassformer.data.image_file import read_image, read_on_white, read_on_white
+from glassformer.data.image_file import read_image, read_on_white
 from glassformer.errors import DataError
 
 from .builders import write_image
