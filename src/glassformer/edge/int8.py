@@ -16,8 +16,8 @@ EXP2 = np.round(32767 * 2.0 ** -(np.arange(1 << EXP2_BITS) / (1 << EXP2_BITS))).
 
 
 def multiply(a: Array, b: Array) -> Array:
-    """a * b / 2^32, rounded."""
-    return (a.astype(np.int64) * b + (1 << 31)) >> 32
+    """a * b / 2^32, rounded down."""
+    return (a.astype(np.int64) * b) >> 32
 
 
 def saturate16(a: Array) -> Array:

@@ -21,7 +21,7 @@ INT8_KERNEL void int8_requantise_add(int16_t *y, const int16_t *base, const int3
 INT8_KERNEL void int8_keys(int8_t *y, const int32_t *multiplier, const int32_t *sums, int t, int n)
 {
     y += t / 2 * 2 * n + t % 2;
-    for (int i = 0; i < n; i++) y[2 * i] = (int8_t)int8_saturate8(int8_multiply(sums[i], multiplier[i]));
+    for (int i = 0; i < n; i++) y[2 * i] = int8_saturate8(int8_multiply(sums[i], multiplier[i]));
 }
 
 /* Values of token t, transposed: the T values of a channel are a row, channels of a head in pairs.
@@ -31,7 +31,7 @@ INT8_KERNEL void int8_values(int8_t *y, const int32_t *multiplier, const int32_t
     y += 2 * t;
     for (int h = 0; h < H; h++, y += (D + 1) / 2 * 2 * T)
         for (int d = 0; d < D; d++)
-            y[d / 2 * 2 * T + d % 2] = (int8_t)int8_saturate8(int8_multiply(*sums++, *multiplier++));
+            y[d / 2 * 2 * T + d % 2] = int8_saturate8(int8_multiply(*sums++, *multiplier++));
 }
 
 /* An activation by its table (256).  y (n)  <-  table, multiplier (n), sums (n).  Overwrites y. */
