@@ -49,7 +49,7 @@ INT8_KERNEL void int8_dots(int32_t *y, const int8_t *w, const int32_t *bias, con
         for (int i = 0; i < I; i += 8) {
             const mve_pred16_t left = vctp16q((uint32_t)(I - i));
             const int16x8_t row = vldrhq_z_s16(x + i, left);
-            const int8x16_t both = vldrbq_z_s8(w + 2 * i, vctp8q(2 * (uint32_t)(I - i)));
+            const int8x16_t both = vldrbq_z_s8(w + 2 * i, left);
             a = vmladavaq_s16(a, row, vmovlbq_s8(both));
             b = vmladavaq_s16(b, row, vmovltq_s8(both));
         }
