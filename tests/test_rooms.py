@@ -38,6 +38,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "check",
     "hub",
     "lens",
+    "edge",
     "bench",
     "lab",
     "plans",

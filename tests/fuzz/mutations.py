@@ -123,7 +123,7 @@ def in_json(draw: Random, data: bytes) -> bytes:
             other, its = draw.choice(inside)
             outer[key] = other[its] if isinstance(other, list) or its in other else None
         case 2 if isinstance(outer[key], int | float):
-            outer[key] = outer[key] * draw.choice((-1, 0, 2, 1 << 20, 1 << 40, 1.5))
+            outer[key] = outer[key] * draw.choice((-1, 0, 2, 1 << 20, 1 << 40, 1.5 if abs(outer[key]) < 1e300 else 3))
         case _:
             outer[key] = draw.choice(VALUES)
     try:

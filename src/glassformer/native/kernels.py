@@ -49,7 +49,7 @@ def lower(plan: Plan, node: Node, x: Any) -> tuple[Buffer, Backward]:
         raise EngineError(f"the native engine has no {kind.__name__} of bytes, put Standardise first ({node.name})")
     if kernel.include is not None and kernel.include not in plan.folders:
         plan.folders.append(kernel.include)
-    return kernel.entry(plan, node, x)
+    return plan.entries.get(kind, kernel.entry)(plan, node, x)
 
 
 def no_kernel(node: Node) -> EngineError:

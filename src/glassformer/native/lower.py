@@ -94,7 +94,7 @@ def forward(plan: Plan, part: Part, values: dict[Value, Any]) -> Step:
 
 def backward(plan: Plan, steps: list[Step], gradients: dict[Value, Buffer], values: dict[Value, Any]) -> None:
     """The calls of the backward pass. `gradients` are those that nobody has used yet; in the beginning, the logits'."""
-    trained = trained_by([part for part, _ in steps])
+    trained = trained_by(plan, [part for part, _ in steps])
 
     def arrived(value: Value, dx: Buffer) -> None:
         if value not in trained:
@@ -125,12 +125,12 @@ def backward(plan: Plan, steps: list[Step], gradients: dict[Value, Buffer], valu
                 arrived(value, dx)
 
 
-def trained_by(parts: list[Part]) -> set[Value]:
-    """Values that depend on a weight: those that have a gradient."""
+def trained_by(plan: Plan, parts: list[Part]) -> set[Value]:
+    """Values that depend on a weight that is trained: those that have a gradient."""
     trained: set[Value] = set()
     for part in parts:
         weights = [] if isinstance(part, Sum) else jax.tree.leaves(part.params)
-        if weights or trained.intersection(read_by(part)):
+        if any(plan.is_trained(weight.param) for weight in weights) or trained.intersection(read_by(part)):
             trained.add(part.y)
     return trained
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 from glassformer.errors import EngineError
 from glassformer.structure import Value
@@ -123,6 +123,7 @@ class Plan:
     logits: Buffer | None = None
     dlogits: Buffer | None = None
     backwards: bool = False  # calls are now those of the backward pass
+    entries: ClassVar[dict[type, Any]] = {}  # layers that are computed otherwise than on this machine
 
     def buffer(self, name: str, *shape: Size, over: Buffer | None = None) -> Buffer:
         """`over`: of the same size, and the kernel may write here while it reads there: number by number, in place."""
@@ -154,7 +155,10 @@ class Plan:
         """Where a gradient is written: of a buffer, a new buffer; of a weight, its place, to which kernels add."""
         if isinstance(x, Buffer):
             return self._made(Buffer("", x.shape, over=over, of=x))
-        return None if x is None else Param(x.name, "d")
+        return None if x is None or not self.is_trained(x.name) else Param(x.name, "d")
+
+    def is_trained(self, name: str) -> bool:
+        return True
 
     def transpose_of(self, weight: Param) -> Param:
         """For kernels that read a weight by columns. It is made once a step."""
@@ -260,28 +264,23 @@ def padded(size: Size, lanes: int) -> int:
     return int(size)
 
 
-def place(plan: Plan, lanes: int) -> int:
+def place(plan: Plan, lanes: int, aligned: int = ALIGNED) -> int:
     """Give every buffer its place in one arena; returns its floats. Buffers that overlap in time do not in space."""
-    size = 0
+    sizes = {buffer: -(-buffer.floats(lanes) // aligned) * aligned for buffer in plan.buffers}
     for buffer in sorted(plan.buffers, key=lambda b: -b.floats(lanes)):
-        buffer.offset = first_gap(buffer, [b for b in plan.buffers if b.offset >= 0], lanes)
-        size = max(size, buffer.offset + rounded(buffer.floats(lanes)))
-    return size
+        buffer.offset = first_gap(buffer, [b for b in plan.buffers if b.offset >= 0], sizes)
+    return max((buffer.offset + size for buffer, size in sizes.items()), default=0)
 
 
-def first_gap(buffer: Buffer, placed: list[Buffer], lanes: int) -> int:
+def first_gap(buffer: Any, placed: list[Any], sizes: dict[Any, int]) -> int:
     """The lowest offset at which the buffer meets none that is alive at the same time."""
     neighbours = [b for b in placed if b.born <= buffer.dies and buffer.born <= b.dies]
     offset = 0
     for other in sorted(neighbours, key=lambda b: b.offset):
-        if offset + rounded(buffer.floats(lanes)) <= other.offset:
+        if offset + sizes[buffer] <= other.offset:
             break
-        offset = max(offset, other.offset + rounded(other.floats(lanes)))
+        offset = max(offset, other.offset + sizes[other])
     return offset
-
-
-def rounded(floats: int) -> int:
-    return -(-floats // ALIGNED) * ALIGNED
 
 
 def ends(plan: Plan) -> tuple[Buffer, Buffer]:

@@ -17,7 +17,7 @@ INLINE void class_token_forward(float *y, const float *token, const float *x, in
 INLINE void class_token_backward(float *dx, float *dtoken, const float *dy, int B, int T, int C)
 {
     for (int b = 0; b < B; b++, dx += T * C, dy += (T + 1) * C) {
-        for (int c = 0; c < C; c++) dtoken[c] += dy[c];
+        for (int c = 0; dtoken && c < C; c++) dtoken[c] += dy[c];
         memcpy(dx, dy + C, (size_t)(T * C) * sizeof *dx);
     }
 }

@@ -14,7 +14,7 @@ INLINE normal vec_normal(vec x)
 {
     const vec size = vec_max(-x, x);
     const vec s = vec_all(1.0f) / (vec_all(1.0f) + vec_all(0.2316419f) * size);
-    const vec bell = vec_exp(vec_all(-0.5f) * x * x);
+    const vec bell = vec_exp_negative(vec_all(-0.5f) * x * x);
     vec g = vec_all(-7.09294062e-2f);
     g = g * s + vec_all(2.49862772e-1f);
     g = g * s + vec_all(-2.05561301e-1f);
