@@ -41,6 +41,11 @@ def paired(w: Array) -> Array:
     return even.reshape(len(even) // 2, 2, -1).swapaxes(1, 2).reshape(-1)
 
 
+def unpaired(w: Array, outputs: int) -> Array:
+    """(O, I) again."""
+    return w.reshape(-(-outputs // 2), -1, 2).swapaxes(1, 2).reshape(-(-outputs // 2) * 2, -1)[:outputs]
+
+
 def requantise(multiplier: Array, sums: Array) -> Array:
     return saturate16(multiply(sums, multiplier))
 
@@ -129,15 +134,15 @@ def attend(multiplier: Array, q: Array, k: Array, v: Array, heads: int, shift: i
     return z.swapaxes(-2, -3).reshape(q.shape)
 
 
-def bytes_(x: Array) -> Array:
-    return x.astype(np.int16)
+def bytes(x: Array) -> Array:
+    return x.astype(np.int16) * np.int16(128)
 
 
 def patch(x: Array, size: int) -> Array:
     """Rows of images (…, Y, X, G), one for each patch."""
     *N, Y, X, G = x.shape
     cut = x.reshape(*N, Y // size, size, X // size, size, G).swapaxes(-3, -4)
-    return bytes_(cut.reshape(*N, Y // size * (X // size), -1))
+    return bytes(cut.reshape(*N, Y // size * (X // size), -1))
 
 
 def quantise(x: Array, factor: float) -> Array:

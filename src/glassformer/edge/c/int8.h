@@ -5,25 +5,12 @@
 #ifndef GF_INT8_H
 #define GF_INT8_H
 
-#include <stdint.h>
-#include <string.h>
-
-#if defined __GNUC__ && !defined __clang__ /* flash is scarce: one copy of a kernel serves all its calls */
-#define INT8_KERNEL static __attribute__((unused, noinline, noclone))
-#define INT8_INLINE static inline __attribute__((unused, always_inline))
-#elif defined __GNUC__
-#define INT8_KERNEL static __attribute__((unused, noinline))
-#define INT8_INLINE static inline __attribute__((unused, always_inline))
-#else
-#define INT8_KERNEL static
-#define INT8_INLINE static inline
-#endif
+#include "simd.h"
 
 /* C leaves it to the compiler what >> does with a negative number: here it must round down. */
 typedef char int8_shifts_round_down[(-1 >> 1) == -1 ? 1 : -1];
-
 /* a * b / 2^32, rounded down. */
-INT8_INLINE int32_t int8_multiply(int32_t a, int32_t b)
+INLINE int32_t int8_multiply(int32_t a, int32_t b)
 {
     return (int32_t)((int64_t)a * b >> 32);
 }
@@ -32,18 +19,18 @@ INT8_INLINE int32_t int8_multiply(int32_t a, int32_t b)
 #define INT8_SATURATE(a, bits) ((int32_t)__builtin_arm_ssat(a, bits))
 #else
 #define INT8_SATURATE(a, bits) int8_clamp(a, -(INT32_C(1) << ((bits) - 1)), (INT32_C(1) << ((bits) - 1)) - 1)
-INT8_INLINE int32_t int8_clamp(int32_t a, int32_t least, int32_t most)
+INLINE int32_t int8_clamp(int32_t a, int32_t least, int32_t most)
 {
     return a < least ? least : a > most ? most : a;
 }
 #endif
 
-INT8_INLINE int16_t int8_saturate16(int32_t a)
+INLINE int16_t int8_saturate16(int32_t a)
 {
     return (int16_t)INT8_SATURATE(a, 16);
 }
 
-INT8_INLINE int8_t int8_saturate8(int32_t a)
+INLINE int8_t int8_saturate8(int32_t a)
 {
     return (int8_t)INT8_SATURATE(a, 8);
 }

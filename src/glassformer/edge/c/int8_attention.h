@@ -21,7 +21,7 @@ static const int16_t int8_exp2[1 << INT8_EXP2_BITS] = {
 };
 
 /* powers (T)  <-  scores (T).  powers = 32767 * 2^((scores - the highest) / 2^shift).  Returns their sum. */
-INT8_KERNEL uint32_t int8_softmax(int16_t *powers, const int32_t *scores, int T, int shift)
+APART uint32_t int8_softmax(int16_t *powers, const int32_t *scores, int T, int shift)
 {
     int32_t highest = scores[0];
     uint32_t total = 0;
@@ -37,7 +37,7 @@ INT8_KERNEL uint32_t int8_softmax(int16_t *powers, const int32_t *scores, int T,
 }
 
 /* y (n)  <-  multiplier (n), sums (n).  y = sums / total * multiplier / 2^20.  total: 2^15 - 1 to 2^24. */
-INT8_KERNEL void int8_divide(int16_t *y, const int32_t *multiplier, const int32_t *sums, uint32_t total, int n)
+APART void int8_divide(int16_t *y, const int32_t *multiplier, const int32_t *sums, uint32_t total, int n)
 {
     const int8_root root = int8_inverse_root(total);
     const uint32_t square = (uint32_t)((uint64_t)root.mantissa * (uint64_t)root.mantissa >> 31);
@@ -51,7 +51,7 @@ INT8_KERNEL void int8_divide(int16_t *y, const int32_t *multiplier, const int32_
 
 /* z (C), C = H * D  <-  multiplier (C), q (C), k (T, C), v (H, D, T), both in pairs.  Overwrites z.
  * sums: T or D numbers, whichever is more, and powers: T numbers, to work in.  T is at most 512. */
-INT8_KERNEL void int8_attend(int16_t *z, int32_t *sums, int16_t *powers, const int32_t *multiplier, const int16_t *q,
+APART void int8_attend(int16_t *z, int32_t *sums, int16_t *powers, const int32_t *multiplier, const int16_t *q,
                              const int8_t *k, const int8_t *v, int T, int H, int D, int shift)
 {
     for (int h = 0; h < H; h++, z += D, multiplier += D, q += D, k += 2 * D, v += (D + 1) / 2 * 2 * T) {

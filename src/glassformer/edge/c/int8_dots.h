@@ -9,12 +9,12 @@
 #include "int8.h"
 
 #if defined __ARM_FEATURE_MVE
-#include <arm_mve.h>
+#  include <arm_mve.h>
 #elif defined __ARM_FEATURE_DSP
-#include <arm_acle.h>
+#  include <arm_acle.h>
 
 /* Two int16, or two int8 of each of two rows, wherever they lie. */
-INT8_INLINE uint32_t int8_word(const void *p)
+INLINE uint32_t int8_word(const void *p)
 {
     uint32_t word;
     memcpy(&word, p, 4);
@@ -22,7 +22,7 @@ INT8_INLINE uint32_t int8_word(const void *p)
 }
 
 /* Sums a and b of two rows  +=  two numbers of each, times two of x. */
-INT8_INLINE void int8_two(int32_t *a, int32_t *b, const int8_t *w, uint32_t x)
+INLINE void int8_two(int32_t *a, int32_t *b, const int8_t *w, uint32_t x)
 {
     const uint32_t both = int8_word(w);
 #ifdef __GNUC__ /* gcc does not see that SXTB16 itself can rotate */
@@ -37,7 +37,7 @@ INT8_INLINE void int8_two(int32_t *a, int32_t *b, const int8_t *w, uint32_t x)
 #endif
 
 /* y (O)  <-  w (O, stride) in pairs, of which I numbers are read, bias (O) or NULL, x (I).  Overwrites y. */
-INT8_KERNEL void int8_dots(int32_t *y, const int8_t *w, const int32_t *bias, const int16_t *x, int I, int O, int stride)
+APART void int8_dots(int32_t *y, const int8_t *w, const int32_t *bias, const int16_t *x, int I, int O, int stride)
 {
     static const int32_t zeros[4] = {0};
     const int more = bias ? 1 : 0;

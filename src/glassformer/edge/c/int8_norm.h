@@ -12,7 +12,7 @@ typedef struct {
 } int8_root;
 
 /* 1 / sqrt(n) = mantissa / 2^(46 + half), by Newton's method.  n: 1 to 2^62. */
-INT8_KERNEL int8_root int8_inverse_root(uint64_t n)
+APART int8_root int8_inverse_root(uint64_t n)
 {
     int half = 0;
     while (n >> 32) n >>= 2, half++;
@@ -28,7 +28,7 @@ INT8_KERNEL int8_root int8_inverse_root(uint64_t n)
 }
 
 /* y (C)  <-  gain (C), bias (C), x (C).  gain: 2^16 is 1.  Overwrites y, which may be x. */
-INT8_KERNEL void int8_norm(int16_t *y, const int32_t *gain, const int16_t *bias, const int16_t *x, int C, int64_t eps)
+APART void int8_norm(int16_t *y, const int32_t *gain, const int32_t *bias, const int16_t *x, int C, int64_t eps)
 {
     int32_t total = 0;
     int64_t squares = 0;
