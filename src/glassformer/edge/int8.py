@@ -91,7 +91,7 @@ def inverse_root(n: Array) -> Root:
         m, half = np.where(large, m >> np.uint64(2), m), half + large
     while (small := m < 1 << 30).any():
         m, half = np.where(small, m << np.uint64(2), m), half - small
-    y = 2402000000 - ((m * np.uint64(1334000000)) >> np.uint64(32))
+    y = 2287070085 - ((m * np.uint64(1307280671)) >> np.uint64(32))
     for _ in range(3):
         square = (y * y) >> np.uint64(32)
         y = (y * ((3 << 28) - ((square * m) >> np.uint64(32)))) >> np.uint64(29)

@@ -29,7 +29,7 @@ Array = np.ndarray
 
 AT_ONCE = 250  # samples computed together
 HEADROOM = 2  # of int16 rows, over what calibration has seen
-MOST_TOKENS = 512  # as many attention weights of 15 bits, times values of 8 bits, add up in 32
+MOST = 512  # tokens: as many attention weights of 15 bits, times values of 8 bits, add up in 32; so with scores
 ACTIVATIONS = {"gelu_forward": GELU(), "gelu_tanh_forward": GELUTanh()}
 
 
@@ -117,8 +117,9 @@ def checked(model: Any, samples: Array) -> Array:
 
 
 def traced(model: Any, params: Any, samples: Array) -> dict[str, Array]:
-    """Every float value that the model tags."""
-    arrays = {name: np.asarray(value) for name, value in compiled_trace(model, params, samples).items()}
+    """Every float value that the model tags. One program serves all: a smaller last part is padded."""
+    found = compiled_trace(model, params, np.resize(samples, (AT_ONCE, *samples.shape[1:])))
+    arrays = {name: np.asarray(value)[: len(samples)] for name, value in found.items()}
     return {name: value for name, value in arrays.items() if np.issubdtype(value.dtype, np.floating)}
 
 
@@ -237,13 +238,21 @@ class Quantiser:
         return Weight(name, by_row)
 
     def rows(self, like: Rows, c_type: str = "int16_t", name: str = "") -> Rows:
-        """Rows of the same form. Where the float ones lie in others, so do those of int16."""
+        """Rows of the same form. Where they lie in others of the same type, so do these."""
         base = None
-        if c_type == "int16_t" and like.base is not None:
-            if like.base not in self.values:
-                self.values[like.base] = Value(self.rows(like.base), self.row_scale(like.base))
-            base = self.values[like.base].rows
+        if like.base is not None:
+            base = self.base(like.base).rows
+            base = base if base.c_type == c_type else None
         return Rows(name or like.name, like.count, like.width, base, like.skip if base else 0, c_type)
+
+    def base(self, rows: Rows) -> Value:
+        """What others lie in, which may be written before it is (a class token in front of tokens)."""
+        if rows not in self.values:
+            maker = next(step for step in self.program.steps if rows in [one.rows for one in step.writes])
+            stays = self.is_kept(maker)
+            made = self.rows(rows, "float" if stays else "int16_t")
+            self.values[rows] = Value(made, np.ones(1) if stays else self.row_scale(rows))
+        return self.values[rows]
 
     def value(self, rows: Rows) -> Value:
         if rows not in self.values:  # lies in another
@@ -305,13 +314,23 @@ class Quantiser:
             return one
 
         reads = tuple(map(operand, step.reads))
-        writes = tuple(type(one)(self.rows(one.rows, "float")) for one in step.writes)
+        writes = tuple(type(one)(self.float_made(one.rows)) for one in step.writes)
         after = tuple(self.values[rows].rows for rows in step.after)
         self.made.steps.append(replace(step, writes=writes, reads=reads, after=after))
         for one, made in zip(step.writes, writes, strict=True):
             self.values[one.rows] = Value(made.rows, np.ones(1))
-            if one.rows.base is not None:
-                self.row(one.rows, step)
+            self.complete(one.rows, step)
+
+    def float_made(self, rows: Rows) -> Rows:
+        return self.values[rows].rows if rows in self.values else self.rows(rows, "float")
+
+    def complete(self, rows: Rows, step: Step) -> None:
+        """What others lie in has all of its rows, whatever type these are made in."""
+        if rows.base is not None and self.values[rows].rows.base is None:
+            if self.base(rows.base).rows.c_type == "float":
+                self.float_rows(rows)
+            else:
+                self.row(rows, step)
 
     def multiplier(self, sums: Value, scale: Array, name: str) -> Weight:
         """What brings sums to a scale. Half of what is then one is added to them, so that rounding down rounds."""
@@ -356,8 +375,8 @@ def linear(self: Quantiser, step: Step) -> bool:
     w = self.weights[weight.name]
     inputs, outputs = w.shape
     b = (0.0 if bias is None else self.weights[bias.name]) + x.offset * w.sum(axis=0)
-    # 127 for the largest weight of a channel, or less where a sum could reach 2^31 (2^25 are left for rounding)
-    bound = (np.abs(w).sum(axis=0) * 32768 + np.abs(b) / x.scale) / (2**31 - 2**25)
+    # 127 for the largest weight of a channel, or less where a sum could reach 2^31; the rest is for what rounding adds
+    bound = (np.abs(w).sum(axis=0) * 32768 + np.abs(b) / x.scale) / (2**31 - 2**25 - inputs * 2**14)
     size = np.maximum(np.maximum(np.abs(w).max(axis=0) / 127, bound), 1e-12)
     reads = (
         self.table(weight.name, int8.paired(np.round(w / size).T.astype(np.int8)), np.int8),
@@ -371,8 +390,7 @@ def linear(self: Quantiser, step: Step) -> bool:
     for reader in self.readers.get(y.rows, []):
         if reader.kernel == "attend_row" and y.rows in reader.wholes_read:
             values(self, step, y.rows, reader)
-    if y.rows.base is not None:
-        self.row(y.rows, step)
+    self.complete(y.rows, step)
     return True
 
 
@@ -399,8 +417,10 @@ def attend(self: Quantiser, step: Step) -> bool:
     """Queries so scaled that 2^shift of a score double an attention weight."""
     (z, *_), (q, columns, v) = step.writes, step.reads
     T, H, D, scale = step.sizes
-    if T > MOST_TOKENS:
-        raise EngineError(f"int8: {step.layer} has {T} tokens, expected {MOST_TOKENS} or fewer; keep it float")
+    if T > MOST or D >= MOST:
+        raise EngineError(
+            f"int8: {step.layer} has {T} tokens and heads of width {D}, expected at most {MOST} and {MOST - 1}; keep it float"
+        )
     doubling = self.values[columns.rows].scale * scale * log2(e)
     shift = floor(log2(32767 / HEADROOM / (self.channels(q.rows) * doubling).max()))
     shift = min(max(shift, int8.EXP2_BITS), 24)
@@ -488,7 +508,7 @@ def norm(self: Quantiser, step: Step) -> bool:
         raise EngineError(f"int8: {y.rows.name} is too small beside the gain; keep {step.layer} float")
     reads = (
         self.table(gain.name, found, np.int32),
-        self.table(bias.name, self.weights[bias.name] / made.scale, np.int32),
+        self.table(bias.name, (self.weights[bias.name] / made.scale).clip(-(2**30), 2**30), np.int32),
         Row(x.rows),
     )
     least = max(1, min(round(float(eps * (width / x.scale[0]) ** 2)), 2**60))
@@ -511,9 +531,7 @@ def pool(self: Quantiser, step: Step) -> bool:
 def token(self: Quantiser, step: Step) -> bool:
     """A class token, in front of what lies behind it already."""
     (y,), (weight,), (width,) = step.writes, step.reads, step.sizes
-    if y.rows not in self.values:
-        self.values[y.rows] = Value(self.rows(y.rows), self.row_scale(y.rows))
-    made = self.values[y.rows]
+    made = self.base(y.rows)
     table = self.table(weight.name, self.weights[weight.name] / made.scale, np.int16)
     self.emit(step, "copy", Whole(made.rows), (table,), width)
     return True

@@ -18,7 +18,7 @@ APART int8_root int8_inverse_root(uint64_t n)
     while (n >> 32) n >>= 2, half++;
     uint32_t m = (uint32_t)n; /* m / 2^32 is 1/4 to 1 */
     while (m < UINT32_C(0x40000000)) m <<= 2, half--;
-    uint32_t y = UINT32_C(2402000000) - (uint32_t)((uint64_t)m * UINT32_C(1334000000) >> 32); /* within 7 %; 2^30 is 1 */
+    uint32_t y = UINT32_C(2287070085) - (uint32_t)((uint64_t)m * UINT32_C(1307280671) >> 32); /* within 9 %; 2^30 is 1 */
     for (int i = 0; i < 3; i++) {
         const uint32_t square = (uint32_t)((uint64_t)y * y >> 32);
         y = (uint32_t)((uint64_t)y * ((UINT32_C(3) << 28) - (uint32_t)((uint64_t)square * m >> 32)) >> 29);
