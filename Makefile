@@ -37,7 +37,7 @@ format: .venv/test ## rewrite files in the project's format
 	$(RUN)ruff format .
 	$(RUN)ruff check --fix .
 
-parity: .venv/test ## add what the parity tests compare with (PyTorch, transformers, a second C compiler)
+parity: .venv/test ## add what the parity tests compare with (PyTorch, transformers, onnxruntime, a second C compiler)
 	$(RUN)python -m pip install --quiet -e '.[test,parity,compiler]'
 
 .venv/test: pyproject.toml

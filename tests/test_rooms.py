@@ -75,11 +75,13 @@ def test_imports_point_down() -> None:
     assert upward == []
 
 
-@pytest.mark.parametrize("room", ["layers", "losses", "models", "data", "train", "check", "hub", "generate", "predict"])
+@pytest.mark.parametrize(
+    "room", ["layers", "losses", "models", "data", "train", "check", "hub", "generate", "predict", "hub.onnx_file"]
+)
 def test_lower_rooms_import_with_jax_alone(room: str) -> None:
     code = f"""
 import sys
-for name in ("typer", "rich", "pydantic", "pooch", "matplotlib", "tokenizers", "babel", "tomlkit", "filelock"):
+for name in ("typer", "rich", "pydantic", "pooch", "matplotlib", "tokenizers", "babel", "tomlkit", "filelock", "onnx"):
     sys.modules[name] = None  # importing it now fails
 import glassformer.{room}
 """

@@ -207,6 +207,14 @@ def test_both_engines_train_its_image_model(house: House, eye: Path) -> None:
     assert "dynamic_tanh_backward_4_8(" in source.stdout
 
 
+def test_its_layer_is_written_as_onnx(house: House, eye: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    (written,) = house.run("export eye --to onnx eye.onnx --json")
+    difference = written.json["difference"]
+    assert difference is None or difference < 1e-5
+    assert "squash.squashed" in [node.name for node in onnx.load(house.folder / "eye.onnx").graph.node]
+
+
 @pytest.mark.slow
 def test_several_seeds_of_its_image_model(house: House) -> None:
     (seeds,) = house.run(f"train {' '.join(EYE)} --seeds 0-1 --epochs 1 --out seeds --json")

@@ -23,6 +23,7 @@ def test_wheel_installs_and_works_elsewhere(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("glassformer-*.whl")
     inside = zipfile.ZipFile(wheel).namelist()
     assert "glassformer/py.typed" in inside
+    assert {f"glassformer/edge/start/emulator.{kind}" for kind in ("c", "h", "S", "ld")} <= set(inside)
     assert not [name for name in inside if name.startswith(("tests", "docs"))]
 
     run(sys.executable, "-m", "venv", "clean", folder=tmp_path)

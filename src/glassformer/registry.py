@@ -1,4 +1,4 @@
-"""Own parts, by name: layers, models, inputs, tasks, losses, data readers and C kernels, without touching the project.
+"""Own parts, by name: layers, models, inputs, tasks, losses, data readers, C and ONNX, without touching the project.
 
     from glassformer import register
 
@@ -8,8 +8,8 @@
 
 A name becomes known when the code that registers it is imported: in Python, by `load_code(file)`, or from an installed
 package that names it in an entry point (group `glassformer.models`, `.layers`, `.inputs`, `.tasks`, `.losses`,
-`.parts`, `.data`; in `.kernels` the name is that of the layer, `package.module.Layer`), which is imported when the name
-is looked up. Nothing else is ever imported: a run folder can name what is installed or given, and no more.
+`.parts`, `.data`; in `.kernels` and `.onnx` the name is that of the layer, `package.module.Layer`), which is imported
+when the name is looked up. Nothing else ever is: a run folder can name what is installed or given, and no more.
 """
 
 import hashlib
@@ -36,7 +36,8 @@ KINDS = {  # what a recipe can name by `kind`, and the entry points' groups
     "loss": "glassformer.losses",
     "part": "glassformer.parts",
 }
-GROUPS = {**KINDS, "data": "glassformer.data", "kernel": "glassformer.kernels"}
+OF_LAYERS = {"kernel": "glassformer.kernels", "onnx": "glassformer.onnx"}  # how a layer is written elsewhere
+GROUPS = {**KINDS, "data": "glassformer.data", **OF_LAYERS}
 
 
 class Kernel(NamedTuple):
@@ -97,6 +98,10 @@ class Register:
             return entry
 
         return add
+
+    def onnx(self, layer: type) -> Callable[[Thing], Thing]:
+        """A layer in ONNX: above the function that writes its nodes into a graph. docs/own-models.md, "ONNX"."""
+        return _adder("onnx", _origin(layer))
 
 
 register = Register()
@@ -169,6 +174,11 @@ def kernel_of(layer: type) -> Kernel | None:
     return find("kernel", _origin(layer))
 
 
+def onnx_of(layer: type) -> Callable[..., Any] | None:
+    """What writes a layer class into an ONNX graph."""
+    return find("onnx", _origin(layer))
+
+
 def _load(what: str, point: EntryPoint) -> None:
     if point in _loaded:
         return
@@ -180,7 +190,7 @@ def _load(what: str, point: EntryPoint) -> None:
             f"{what} {point.name!r}: the installed package {package} cannot give it: {type(error).__name__}: {error}"
         ) from error
     _loaded.add(point)
-    if what != "kernel":  # whose module has `@register.kernel(Layer)` in it
+    if what not in OF_LAYERS:  # whose module has `@register.kernel(Layer)` in it
         _add(what, point.name, thing)
 
 

@@ -9,7 +9,7 @@ was read twice. Between the parts of a model only sums of values may stand, and 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,14 @@ from jax.extend.core import Literal, Primitive
 
 from glassformer.layers.contract import Layer
 from glassformer.names import Call, at, named_leaves, visiting, watching
+
+
+class Origin(NamedTuple):
+    """How an integer or boolean between the parts was made: JAX's primitive, its settings, and what it read."""
+
+    primitive: str
+    settings: dict[str, Any]
+    read: tuple["Value", ...]
 
 
 @dataclass(eq=False)
@@ -27,6 +35,7 @@ class Value:
     dtype: Any
     param: str = ""  # the dotted name of the parameter that it is
     names: list[str] = field(default_factory=list)  # under which it is tagged, in order
+    origin: Origin | None = None  # of a mask or a place
 
     def __repr__(self) -> str:
         return f"<{self.param or ', '.join(self.names) or 'value'} {self.shape}>"
@@ -190,6 +199,9 @@ def _node(traced: _Traced, given: list[Value]) -> tuple[Node, list[Value]]:
                 parts.append(Sum(a=read[0], b=read[1], y=values[made[0]]))
             elif any(jnp.issubdtype(var.aval.dtype, jnp.floating) for var in made):
                 glue.append(equation.primitive.name)
+            else:
+                for var in made:
+                    values[var].origin = Origin(equation.primitive.name, equation.params, tuple(read))
     if glue:  # then sums are its own work too
         parts = [part for part in parts if isinstance(part, Node)]
     results = [value_of(var) for var in jaxpr.outvars]

@@ -1,4 +1,4 @@
-"""`glassformer bench latency`: both sides give the model's own logits, and the command says what it measured."""
+"""`glassformer bench latency`: all sides give the model's own logits, and the command says what it measured."""
 
 import sys
 from pathlib import Path
@@ -44,6 +44,14 @@ def test_native_gives_the_logits_of_the_model(name: str) -> None:
     assert np.abs(np.stack([first, second]) - logits).max() < 1e-5
 
 
+def test_onnxruntime_gives_the_logits_of_the_model() -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    recipe, params, images, logits = model_and_image("vit-pico")
+    answer = latency.onnxruntime_answering(recipe, params)
+    assert np.abs(np.stack([answer(image) for image in images]) - logits).max() < 1e-5
+
+
 @pytest.mark.parametrize("mode", ["eager", "fused"])
 def test_pytorch_gives_the_logits_of_the_model(mode: str) -> None:
     torch = pytest.importorskip("torch")
@@ -71,34 +79,39 @@ def test_compiled_pytorch_gives_the_logits_of_the_model(tmp_path: Path, monkeypa
 
 @needs_c_compiler
 @needs_compiler
-def test_the_command_beside_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_beside_its_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
+    onnxruntime = pytest.importorskip("onnxruntime")
     compile_nothing(monkeypatch)
     answer = answer_of(bench("latency", *QUICKLY, "--json"))
     assert answer["torch"] is not None
+    assert answer["onnxruntime"] == onnxruntime.__version__
     assert (answer["rounds"], answer["seconds"]) == (1, 0.0)
     (row,) = answer["presets"]
     us = row["call_us"]
-    assert list(us) == list(row["compile_s"]) == ["native", *MODES]
+    assert list(us) == list(row["compile_s"]) == ["native", "onnxruntime", *MODES]
     assert row["best"] == min(peers.MODES, key=us.__getitem__)
     assert row["best_from_patches"] == min(MODES[1::2], key=us.__getitem__)
     assert row["ratios"] == {
         "native_to_torch": us[row["best"]] / us["native"],
         "native_to_torch_from_patches": us[row["best_from_patches"]] / us["native"],
+        "native_to_onnxruntime": us["onnxruntime"] / us["native"],
     }
     assert row["without_native"] is None
 
 
 @needs_c_compiler
-def test_the_command_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # importing it now fails
+def test_the_command_without_its_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in "torch", "onnxruntime":
+        monkeypatch.setitem(sys.modules, package, None)  # importing it now fails
     output = bench("latency", *QUICKLY)
     assert output.exit_code == 0, output.output
-    head, row, _, how, note = output.stdout.splitlines()
+    head, row, _, how, onnx, pytorch = output.stdout.splitlines()
     assert head.split() == ["µs", "per", "image", "native"]
     assert row.split()[0] == "vit-pico"
     assert how == "median of 1 turns of at least 0 s, taken one after the other; one thread each"
-    assert note == "PyTorch is left out: it is not installed; `pip install glassformer[parity]`"
+    assert onnx == "onnxruntime is left out: it is not installed; `pip install glassformer[parity]`"
+    assert pytorch == "PyTorch is left out: it is not installed; `pip install glassformer[parity]`"
 
 
 def test_the_command_with_nothing_to_measure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +119,8 @@ def test_the_command_with_nothing_to_measure(monkeypatch: pytest.MonkeyPatch) ->
     (row,) = answer_of(bench("latency", *QUICKLY, "--no-peers", "--json"))["presets"]
     assert row["call_us"] == {}
     assert row["without_native"] == NO_COMPILER
-    *_, native, pytorch = bench("latency", *QUICKLY, "--no-peers").stdout.splitlines()
+    *_, onnx, native, pytorch = bench("latency", *QUICKLY, "--no-peers").stdout.splitlines()
+    assert onnx == "onnxruntime is left out, as --no-peers asks"
     assert native == f"native is left out: {NO_COMPILER}"
     assert pytorch == "PyTorch is left out, as --no-peers asks"
 
@@ -121,6 +135,12 @@ def test_the_table() -> None:
     assert latency_notes(measured, peers=True)[0] == (
         "ratio: PyTorch's best mode from bytes over native; to patches: its best from patches cut beforehand"
     )
+    measured = [latency.Result("vit-pico", {"native": 10.0, "onnxruntime": 44.0}, {}, spread=1.1)]
+    assert latency_table(measured) == [
+        "µs per image      native  onnxruntime  to onnx",
+        "vit-pico            10.0         44.0     4.40",
+    ]
+    assert latency_notes(measured, peers=True)[0].startswith("to onnx: onnxruntime, from bytes, with the file of")
     assert latency_table([latency.Result("vit-pico", {"eager": 250.0}, {}, spread=1.1)])[1].split() == [
         "vit-pico",
         "250.0",

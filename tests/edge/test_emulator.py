@@ -1,20 +1,24 @@
 """Programs on emulated boards: results, exit status, instructions and stack, and what is said when one goes wrong."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.edge.boards import ALL, EMULATED, needs
 
 from glassformer.edge.emulator import program, run
-from glassformer.edge.objects import compiled, sizes, symbols
+from glassformer.edge.objects import compiled, forbidden, sizes, symbols
 from glassformer.edge.targets import Target, available, find, missing
 from glassformer.errors import EngineError, UnknownNameError
 
+from .boards import ALL, EMULATED, needs
+
 KERNELS = r"""
 #include "kernels.h"
-#if __ARM_FEATURE_DSP
+#if __ARM_FEATURE_MVE
+#include <arm_mve.h>
+#elif __ARM_FEATURE_DSP
 #include <arm_acle.h>
 #endif
 
@@ -27,7 +31,9 @@ float dot(const float *a, const float *b, int n) {
 int32_t dot_int8(const int8_t *a, const int8_t *b, int n) {
     int32_t sum = 0;
     int i = 0;
-#if __ARM_FEATURE_DSP
+#if __ARM_FEATURE_MVE
+    for (; i + 16 <= n; i += 16) sum = vmladavaq_s8(sum, vldrbq_s8(a + i), vldrbq_s8(b + i));
+#elif __ARM_FEATURE_DSP
     for (; i + 4 <= n; i += 4) {
         const uint32_t x = load(a + i), y = load(b + i);
         sum = __smlad(__sxtb16(x), __sxtb16(y), sum);
@@ -123,9 +129,32 @@ def test_instructions_and_stack_are_counted_exactly(target: Target) -> None:
     assert [*stack[:3], stack[4]] == [0, 0, 0, 0]
     assert 1000 <= stack[3] <= 1016  # what it saves, alignment
     assert run(target, [], LOOPS) == outcome  # time is emulated: nothing depends on this machine
+    with pytest.raises(EngineError, match=r"took more instructions .* than can be counted"):
+        run(replace(target, shift=10), [], LOOPS.replace("5000000", "50000000"))
 
 
 @needs("m4")
+@needs("m55")
+@pytest.mark.slow
+def test_intrinsics_take_fewer_instructions(kernels: Path) -> None:
+    main = """
+        #include "emulator.h"
+        #include "kernels.h"
+        int main(void) {
+            static const int8_t x[480] = {1};
+            emulator_begin();
+            const int32_t sum = dot_int8(x, x, 480);
+            emulator_end("dot");
+            return (int)sum;
+        }
+    """
+    plain = run(M4, [kernels], main, ("-O2", "-U__ARM_FEATURE_DSP"))
+    dsp, mve = run(M4, [kernels], main), run(find("m55"), [kernels], main)
+    assert plain.status == dsp.status == mve.status == 1
+    counts = [outcome.measured("dot").instructions for outcome in (plain, dsp, mve)]
+    assert counts[0] > 1.5 * counts[1] > 2 * counts[2], counts
+
+
 def test_a_program_that_hangs_is_stopped() -> None:
     with pytest.raises(EngineError, match=r"on m4 did not end within 0.5 s"):
         run(M4, [], "int main(void) { for (;;) {} }", timeout=0.5)
@@ -185,6 +214,21 @@ def test_sizes_and_symbols(target: Target, tmp_path: Path) -> None:
     helpers = {name for name in undefined if name.startswith("__")}
     assert undefined - helpers - {"_GLOBAL_OFFSET_TABLE_"} == {"memcpy", "sqrtf"}
     assert bool(helpers) == (not target.fpu)
+
+
+@pytest.mark.parametrize("target", EMULATED)
+def test_forbidden_symbols(target: Target, tmp_path: Path) -> None:
+    allowed, others = tmp_path / "allowed.c", tmp_path / "others.c"
+    allowed.write_text(SECTIONS + "long long divide(long long a, long long b) { return a / b * (a % b); }")
+    others.write_text(
+        "#include <stdlib.h>\n#include <math.h>\n"
+        "float f(float x, double y) { return (float)((double)x + y) + *(float *)malloc(4) + expf(x); }"
+    )
+    assert forbidden(target, compiled(target, [allowed])) == []
+    found = set(forbidden(target, compiled(target, [allowed, others])))
+    assert {"malloc", "expf"} <= found
+    doubles = 0 if target.name == "m55" else 3  # to double, an addition, and back; the M55 needs no help
+    assert len(found) == 2 + doubles
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,18 +174,19 @@ def unsteady(spreads: list[float]) -> list[str]:
 @bench.command()
 def latency(
     presets: Annotated[list[str] | None, typer.Argument(help="presets to compare (default: all)")] = None,
-    peers: Annotated[bool, typer.Option(help="measure PyTorch too, where it is installed")] = True,
+    peers: Annotated[bool, typer.Option(help="measure onnxruntime and PyTorch too, where they are installed")] = True,
     seconds: Annotated[float, typer.Option(min=0, help="how long a turn lasts at least")] = 0.1,
     rounds: Annotated[int, typer.Option(min=1, help="turns of each side; the median counts")] = 11,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
-    """One image's bytes to its logits, called from Python, on one thread: native beside PyTorch.
+    """One image's bytes to its logits, called from Python, on one thread: native beside onnxruntime and PyTorch.
 
     Example: `glassformer bench latency vit-pico`
     """
     from glassformer.bench.latency import PRESETS, Contest
     from glassformer.bench.training import check_names, torch_version
     from glassformer.cli.output import progress, report
+    from glassformer.hub.onnx_file import onnxruntime_version
 
     names = presets or list(PRESETS)
     check_names("latency", names, PRESETS)
@@ -198,6 +199,7 @@ def latency(
     how = f"median of {rounds} turns of at least {seconds:g} s, taken one after the other; one thread each"
     answer = {
         "torch": torch_version() if peers else None,
+        "onnxruntime": onnxruntime_version() if peers else None,
         "rounds": rounds,
         "seconds": seconds,
         "presets": [r.plain() for r in results],
@@ -207,29 +209,43 @@ def latency(
 
 
 def latency_table(results: list["Latency"]) -> list[str]:
-    """From bytes, PyTorch's best from patches, and the ratios to both bests."""
+    """From bytes, PyTorch's best from patches, and how many times native's time each best takes."""
     from glassformer.bench.latency import PATCHES
 
-    sides = [side for side in results[0].call_us if not side.endswith(PATCHES)]
-    best, compared = bool(results[0].best), results[0].ratios["native_to_torch"] is not None
-    head = "".join(f"{side:>10}" for side in sides) + f"  {'from patches':>12}" * best
-    lines = [f"{'µs per image':14}{head}" + f"  {'ratio':>6}  {'to patches':>10}" * compared]
+    sides = {side: max(10, len(side) + 2) for side in results[0].call_us if not side.endswith(PATCHES)}
+    titles = {
+        "native_to_torch": "ratio",
+        "native_to_torch_from_patches": "to patches",
+        "native_to_onnxruntime": "to onnx",
+    }
+    ratios = {name: title for name, title in titles.items() if results[0].ratios[name] is not None}
+    head = "".join(f"{side:>{width}}" for side, width in sides.items()) + f"  {'from patches':>12}" * bool(
+        results[0].best
+    )
+    lines = [f"{'µs per image':14}{head}" + "".join(f"  {title:>{max(6, len(title))}}" for title in ratios.values())]
     for r in results:
-        line = "".join(f"{r.call_us[side]:10.1f}" for side in sides)
+        line = "".join(f"{r.call_us[side]:{width}.1f}" for side, width in sides.items())
         if r.best_from_patches:
             line += f"  {r.call_us[r.best_from_patches]:12.1f}"
-        if compared:
-            line += "  {:6.2f}  {:10.2f}".format(*r.ratios.values())
+        line += "".join(f"  {r.ratios[name]:{max(6, len(title))}.2f}" for name, title in ratios.items())
         lines.append(f"{r.preset:14}{line}")
     return lines
 
 
 def latency_notes(results: list["Latency"], *, peers: bool) -> list[str]:
+    from glassformer.bench.latency import ONNXRUNTIME
+
     notes = []
     if results[0].best:
         notes.append(
             "ratio: PyTorch's best mode from bytes over native; to patches: its best from patches cut beforehand"
         )
+    if results[0].ratios["native_to_onnxruntime"] is not None:
+        notes.append("to onnx: onnxruntime, from bytes, with the file of `glassformer export --to onnx`, over native")
+    elif not peers:
+        notes.append("onnxruntime is left out, as --no-peers asks")
+    elif ONNXRUNTIME not in results[0].call_us:
+        notes.append("onnxruntime is left out: it is not installed; `pip install glassformer[parity]`")
     return notes + missing(results, peers=peers) + unsteady([r.spread for r in results])
 
 

@@ -1,33 +1,64 @@
 """glassformer export: a run for others to use."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from glassformer.cli.code import Code
 
+if TYPE_CHECKING:
+    from glassformer.predict.run import Run
+
+Answer = tuple[dict[str, Any], str]  # what --json has besides out, run and to; the text
+
 
 def export(
     run: Annotated[Path, typer.Argument(help="folder written by `glassformer train` or `import`")],
-    out: Annotated[Path, typer.Argument(help="folder to write")],
-    to: Annotated[Literal["hf"], typer.Option(help="hf: a Hugging Face folder, as transformers loads it")] = "hf",
+    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf), a file (onnx)")],
+    to: Annotated[
+        Literal["hf", "onnx"], typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file")
+    ] = "hf",
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
-    """Write the model of a run, with its tokeniser and the names of its classes, in the form of another library.
+    """Write the model of a run, with the names of its classes, in the form of another library.
 
     Example: `glassformer export runs/gpt-nano-1 --to hf mine`, then `AutoModelForCausalLM.from_pretrained("mine")`
+
+    Example: `glassformer export runs/vit-nano-1 --to onnx vit.onnx`, then `onnxruntime.InferenceSession("vit.onnx")`
     """
     from glassformer.cli.output import report
-    from glassformer.hub.folder import read_config, write_folder
     from glassformer.predict.run import load
 
     loaded = load(run)
-    tokeniser_json = None if loaded.tokeniser is None else loaded.tokeniser.to_json()
-    write_folder(out, loaded.model, loaded.params, tokeniser_json=tokeniser_json, classes=loaded.classes)
+    result, text = TARGETS[to](loaded, out)
+    report({"out": str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
+
+
+def to_hf(run: "Run", out: Path) -> Answer:
+    from glassformer.hub.folder import read_config, write_folder
+
+    tokeniser_json = None if run.tokeniser is None else run.tokeniser.to_json()
+    write_folder(out, run.model, run.params, tokeniser_json=tokeniser_json, classes=run.classes)
     (architecture,) = read_config(out)["architectures"]
     files = sorted(file.name for file in out.iterdir())
-    result = {"out": str(out), "run": str(loaded.path), "to": to, "architecture": architecture, "files": files}
     text = f'{", ".join(files)}\nwrote {out}: transformers.{architecture}.from_pretrained("{out}")'
-    report(result, text, as_json=json)
+    return {"architecture": architecture, "files": files}, text
+
+
+def to_onnx(run: "Run", out: Path) -> Answer:
+    from glassformer.hub.onnx_file import OPSET, onnxruntime_version, write_onnx
+
+    output = "numbers" if run.gives_numbers else "logits"
+    file = write_onnx(out, run.model, run.params, classes=run.classes, output=output)
+    version = onnxruntime_version()
+    compared = "not compared with onnxruntime, which is not installed"
+    if file.difference is not None:
+        compared = f"largest difference from our logits in onnxruntime {version}: {file.difference:.1e} of the largest"
+    lines = [f"{name}: {what}" for name, what in {**file.inputs, output: file.output}.items()]
+    lines += [compared, f"wrote {out}: {file.nodes} nodes, {file.bytes:,} bytes, opset {OPSET}"]
+    return {"opset": OPSET, "onnxruntime": version, **vars(file)}, "\n".join(lines)
+
+
+TARGETS = {"hf": to_hf, "onnx": to_onnx}

@@ -20,7 +20,10 @@ from glassformer.edge.objects import FLAGS, compiled, compiler, scratch
 from glassformer.edge.targets import Target
 from glassformer.errors import EngineError, UnknownNameError
 
-FAULT = 255  # start/emulator.S
+ENDINGS = {  # exit statuses of start/
+    255: "faulted: a wrong address, or more than 64 KB of stack",
+    254: "took more instructions between emulator_begin and emulator_end than can be counted; measure a part",
+}
 QUIET = ("-display", "none", "-monitor", "none", "-serial", "none")
 OUTPUT = ("-chardev", "stdio,id=out", "-semihosting-config", "enable=on,target=native,chardev=out")
 
@@ -67,8 +70,8 @@ def run(
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
     except subprocess.TimeoutExpired:
         raise EngineError(f"the program on {target.name} did not end within {timeout:g} s; it hangs") from None
-    if target.qemu and done.returncode == FAULT:
-        raise EngineError(f"the program on {target.name} faulted: a wrong address, or more than 64 KB of stack")
+    if target.qemu and done.returncode in ENDINGS:
+        raise EngineError(f"the program on {target.name} {ENDINGS[done.returncode]}")
     if done.returncode and done.stderr:
         raise EngineError(f"the program on {target.name} failed: {done.stderr.decode(errors='replace').strip()}")
     reports: dict[str, bytes] = {}

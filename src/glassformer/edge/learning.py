@@ -159,7 +159,8 @@ enum {{ BEGUN = 0x6c6e7267, FORMAT = {FORMAT}, BATCH = {self.batch}, TRAINED = {
             f"    float *const {word(one.name)} = (float *)memory + {one.offset}; /* {shape_text(one.shape)} */"
             for one in plan.buffers
         ]
-        frozen = self.loops(lesson.frozen, word(lesson.begin.name), lesson.frozen_at) if lesson.frozen else []
+        taken = [word(one.name) for one in plan.buffers]
+        frozen = self.loops(lesson.frozen, word(lesson.begin.name), lesson.frozen_at, taken) if lesson.frozen else []
         lines = [
             self.step_signature(),
             "{",
@@ -213,7 +214,7 @@ enum {{ BEGUN = 0x6c6e7267, FORMAT = {FORMAT}, BATCH = {self.batch}, TRAINED = {
     def saving(self) -> str:
         name, upper = self.name, self.upper
         checks = "\n".join(self.beginning()[:-2])
-        return f"""/* Before the weights: format, model, number, bytes of weights, and the checksum of these and of the weights. */
+        return f"""/* Before the weights: format, model, number, bytes of weights, and a checksum of everything. */
 static int is_saved(uint32_t header[5], const unsigned char *saved, size_t saved_bytes)
 {{
     if (saved_bytes < {upper}_SAVED) return {upper}_SAVED_TOO_SHORT;

@@ -2,6 +2,7 @@
 
 import atexit
 import hashlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +17,9 @@ from glassformer.native.build import run_compiler
 
 FLAGS = ("-O2", "-ffp-contract=off")  # float results are then the same on every target
 ALWAYS = ("-std=c99", "-ffunction-sections", "-fdata-sections")
+LIBRARY = ("memcpy", "memset", "sqrtf")  # all that a model may call
+HELPER = re.compile(r"__aeabi_\w+|__\w+[sd][if]\d?")  # arithmetic that the processor lacks
+DOUBLE = re.compile(r"df|_aeabi_c?d|2d")
 
 
 class Sizes(NamedTuple):
@@ -67,7 +71,9 @@ def translated(target: Target, source: Path, flags: tuple[str, ...], content: st
 def compiler(target: Target, *arguments: str) -> None:
     status, said = run_compiler([target.compiler, *target.flags, *arguments])
     if status:
-        lines = [line for line in said.splitlines() if "error" in line or "undefined" in line] or [said]
+        lines = [line for line in said.splitlines() if re.search(r"error:|undefined reference|not defined", line)] or [
+            said
+        ]
         raise EngineError(f"{target.compiler} for {target.name} failed: {lines[0]}")
 
 
@@ -107,6 +113,12 @@ def symbols(target: Target, files: Iterable[Path]) -> list[Symbol]:
                 found.append(Symbol(name, kind, 0))
     defined = {symbol.name for symbol in found if symbol.kind != "U"}
     return [symbol for symbol in dict.fromkeys(found) if symbol.kind != "U" or symbol.name not in defined]
+
+
+def forbidden(target: Target, files: Iterable[Path]) -> list[str]:
+    """What the files call and a model may not: anything but three functions, and arithmetic other than double's."""
+    undefined = [symbol.name for symbol in symbols(target, files) if symbol.kind == "U"]
+    return [n for n in undefined if n not in LIBRARY and (DOUBLE.search(n) or not HELPER.fullmatch(n))]
 
 
 def said_by(target: Target, tool: str, *arguments: str | Path) -> str:

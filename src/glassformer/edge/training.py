@@ -14,10 +14,12 @@ from typing import Any, ClassVar, Literal
 import jax
 
 from glassformer import layers
+from glassformer.edge.amalgamate import folder
 from glassformer.edge.plan import Layout, layout_of
 from glassformer.edge.steps import Rows, program_for, walk
 from glassformer.errors import EngineError
 from glassformer.names import last_word
+from glassformer.native.build import kernels
 from glassformer.native.layers import Lowered, project
 from glassformer.native.lower import backward, forward, input_of, params_of, read_by, steps_of, title_of
 from glassformer.native.plan import Buffer, Param, Plan, place
@@ -45,6 +47,10 @@ class DevicePlan(Plan):
     def call(self, kernel: str, header: str, writes: tuple, reads: tuple, sizes: tuple) -> None:
         if kernel == "linear_backward_w" and writes[0] is None:  # of a bias alone: what came in need not be kept
             reads = (None, *reads[1:])
+        if None in writes and not any((own / f"{header}.h").is_file() for own in (folder(), kernels())):
+            raise EngineError(
+                f"{kernel} of {header}.h gives the gradients of all its weights; train them all, or the head"
+            )
         super().call(kernel, header, writes, reads, sizes)
 
 

@@ -1,6 +1,6 @@
 """A layout as C99: sizes, weights, and the list of calls. The kernels are written by hand (c/)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from glassformer.edge.steps import Operand, Row, Rows, Step, Turn, Weight, Whole
 from glassformer.native.plan import Constant, word
 from glassformer.native.write import number, shape_text
 
+RESERVED = ("x", "t", "w", "g", "own", "memory", "arena", "bytes", "best", "loss", "label", "rate", "weights")
 ERRORS = {"ARENA_TOO_SMALL": -1, "ARENA_NOT_ALIGNED": -2}
 
 
@@ -128,8 +129,8 @@ enum {{ {errors} }};
             "    void *const memory = arena;",
         ]
 
-    def loops(self, layout: Layout, output: str = "logits", offset: int = 0) -> list[str]:
-        names = unique({place: word(place.rows.name) for place in layout.places.values()})
+    def loops(self, layout: Layout, output: str = "logits", offset: int = 0, taken: Iterable[str] = ()) -> list[str]:
+        names = unique({place: word(place.rows.name) for place in layout.places.values()}, {*RESERVED, output, *taken})
         spell = Spelling(layout, names, self.spelled, output)
         places = [declared(place, names[place], offset) for place in layout.places.values()]
         return [*places, *(line for loop in layout.loops for line in loop_lines(loop, spell))]
@@ -214,8 +215,8 @@ def values(arrays: dict[str, np.ndarray]) -> list[str]:
     return [f"    {{{wrapped(array)}}}, /* {name} */" for name, array in arrays.items()]
 
 
-def unique(names: dict[Place, str]) -> dict[Place, str]:
-    taken: set[str] = set()
+def unique(names: dict[Place, str], taken: set[str]) -> dict[Place, str]:
+    """No name twice, and none that means something else."""
     found = {}
     for place, name in names.items():
         same = (f"{name}_{i}" for i in range(2, len(names) + 2))

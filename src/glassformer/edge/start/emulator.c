@@ -28,6 +28,7 @@ void emulator_end(const char *name) { emulator_report(name, (const uint32_t[2]){
 #else
 
 enum { OPEN = 1, WRITE = 5, EXIT = 32, EXITED = 0x20026 }; /* of semihosting */
+enum { TOO_LONG = 254 };                                   /* an exit status; edge/emulator.py */
 
 /* emulator.S */
 uint32_t emulator_semihost(uint32_t operation, const void *arguments);
@@ -36,9 +37,11 @@ void emulator_began(const char *stack);
 void emulator_ended(const char *name, uint32_t time, const char *deepest);
 void emulator_exit(uint32_t status);
 void emulator_fault(void);
+uint32_t emulator_time; /* when emulator_begin was done */
 
 static char text[256]; /* a semihosting call takes QEMU long: few, not one for each byte */
-static uint32_t output, filled, began, nothing;
+static uint32_t output, filled, nothing;
+static uint64_t began;
 static const char *began_at;
 extern const char emulator_stack[]; /* emulator.ld */
 
@@ -59,52 +62,53 @@ void emulator_exit(uint32_t status) {
     for (;;) {}
 }
 
-#if COUNTER_CMSDK_TIMER /* counts down at 25 MHz: 3.2 ticks in the 128 ns of an instruction */
+#if COUNTER_CMSDK_TIMER /* counts down at 25 MHz: 16 ticks in the 640 ns of 5 instructions; notices when it is at 0 */
 
-static volatile uint32_t *const timer = (volatile uint32_t *)0x40000000;
-static volatile uint32_t *const mpu = (volatile uint32_t *)0xE000ED94;
-static void board_start(void) {
-    timer[1] = timer[2] = UINT32_MAX, timer[0] = 1;
+enum { TICKS = 16, INSTRUCTIONS = 5 };
+static volatile uint32_t *const timer = (volatile uint32_t *)0x40000000, *const mpu = (volatile uint32_t *)0xE000ED94;
+static void clock_start(void) {
+    timer[1] = UINT32_MAX, timer[2] = UINT32_MAX, timer[3] = 1, timer[0] = 9;
     /* QEMU has no end of memory below the stack: the 256 MB there become a region without access. */
     mpu[2] = 0x10000000, mpu[3] = 1u << 28 | 27u << 1 | 1, mpu[0] = 5;
 }
-static uint32_t clock_time(void) { return timer[1]; }
-static uint32_t instructions(uint32_t from, uint32_t to) { return (uint32_t)(((uint64_t)(from - to) * 5 + 8) / 16); }
+static uint64_t clock_time(void) { return (uint64_t)timer[3] << 32 | ~timer[1]; }
 
-#elif COUNTER_SSE_COUNTER /* counts up at 32 MHz: 4.096 ticks */
+#elif COUNTER_SSE_COUNTER /* counts up at 32 MHz: 512 ticks in the 16 us of 125 */
 
+enum { TICKS = 512, INSTRUCTIONS = 125 };
 static volatile uint32_t *const counter = (volatile uint32_t *)0x58100000;
-static void board_start(void) { counter[0] = 1; }
-static uint32_t clock_time(void) { return counter[2]; }
-static uint32_t instructions(uint32_t from, uint32_t to) { return (uint32_t)(((uint64_t)(to - from) * 125 + 256) / 512); }
+static void clock_start(void) { counter[0] = 1; }
+static uint64_t clock_time(void) { return (uint64_t)counter[3] << 32 | counter[2]; }
 
 #elif COUNTER_INSTRET /* counts emulated ns, of which an instruction takes one */
 
-static void board_start(void) {}
-static uint32_t clock_time(void) {
-    uint32_t time;
-    __asm__ volatile("csrr %0, minstret" : "=r"(time));
-    return time;
+enum { TICKS = 1, INSTRUCTIONS = 1 };
+static void clock_start(void) {}
+static uint64_t clock_time(void) {
+    uint32_t low, high;
+    __asm__ volatile("csrr %0, minstreth\ncsrr %1, minstret" : "=r"(high), "=r"(low));
+    return (uint64_t)high << 32 | low;
 }
-static uint32_t instructions(uint32_t from, uint32_t to) { return to - from; }
 
 #endif
 
 void emulator_began(const char *stack) {
+    clock_start();
     began_at = stack;
     began = clock_time();
 }
 
 void emulator_ended(const char *name, uint32_t time, const char *deepest) {
-    const uint32_t measured[] = {instructions(began, time) - nothing, (uint32_t)(began_at - deepest)};
+    const uint64_t ticks = time - emulator_time;
+    const uint32_t taken = (uint32_t)((ticks * INSTRUCTIONS + TICKS / 2) / TICKS);
     if (deepest == emulator_stack) emulator_fault();
-    if (*name) emulator_report(name, measured, sizeof measured);
-    else nothing = measured[0]; /* what the two calls themselves take */
+    if ((clock_time() - began) >> 32) emulator_exit(TOO_LONG);
+    if (*name) emulator_report(name, (const uint32_t[]){taken - nothing, (uint32_t)(began_at - deepest)}, 8);
+    else nothing = taken; /* by the two calls themselves */
 }
 
 void emulator_prepare(void) {
     output = emulator_semihost(OPEN, (const uint32_t[]){(uint32_t)":tt", 4 /* "w" */, 3});
-    board_start();
     emulator_begin();
     emulator_end("");
 }
