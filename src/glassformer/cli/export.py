@@ -1,11 +1,14 @@
 """glassformer export: a run for others to use."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from glassformer.cli.code import Code
+from glassformer.cli.export_c import to_c
+from glassformer.errors import SettingError
 
 if TYPE_CHECKING:
     from glassformer.predict.run import Run
@@ -15,10 +18,19 @@ Answer = tuple[dict[str, Any], str]  # what --json has besides out, run and to; 
 
 def export(
     run: Annotated[Path, typer.Argument(help="folder written by `glassformer train` or `import`")],
-    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf), a file (onnx)")],
+    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf, c), a file (onnx)")],
     to: Annotated[
-        Literal["hf", "onnx"], typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file")
+        Literal["hf", "onnx", "c"],
+        typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file; c: C99 for a device"),
     ] = "hf",
+    name: Annotated[str | None, typer.Option(help="c: prefix of all names in C; by default the run's own")] = None,
+    train: Annotated[
+        Literal["full", "head", "bias"] | None, typer.Option(help="c: also learn on the device, these weights")
+    ] = None,
+    optimiser: Annotated[
+        Literal["sgd", "momentum", "adamw"] | None, typer.Option(help="c, with --train: by default sgd")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="c, with --train: samples between updates; by default 1")] = None,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -27,12 +39,18 @@ def export(
     Example: `glassformer export runs/gpt-nano-1 --to hf mine`, then `AutoModelForCausalLM.from_pretrained("mine")`
 
     Example: `glassformer export runs/vit-nano-1 --to onnx vit.onnx`, then `onnxruntime.InferenceSession("vit.onnx")`
+
+    Example: `glassformer export runs/vit-pico-1 --to c device --train head`, then `make -C device test`
     """
     from glassformer.cli.output import report
     from glassformer.predict.run import load
 
+    options = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
+    given = {option: value for option, value in options.items() if value is not None}
+    if given and to != "c":
+        raise SettingError(f"export: --{' and --'.join(given)} would do nothing: --to {to} came, expected --to c")
     loaded = load(run)
-    result, text = TARGETS[to](loaded, out)
+    result, text = TARGETS[to](loaded, out, **given)
     report({"out": str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
 
 
@@ -61,4 +79,4 @@ def to_onnx(run: "Run", out: Path) -> Answer:
     return {"opset": OPSET, "onnxruntime": version, **vars(file)}, "\n".join(lines)
 
 
-TARGETS = {"hf": to_hf, "onnx": to_onnx}
+TARGETS: dict[str, Callable[..., Answer]] = {"hf": to_hf, "onnx": to_onnx, "c": to_c}
