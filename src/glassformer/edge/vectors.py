@@ -25,6 +25,7 @@ class Vectors(NamedTuple):
     labels: np.ndarray
     logits: np.ndarray
     origin: str  # whose samples they are
+    truth: str = "JAX, float32"  # who computed the logits
 
 
 class Training(NamedTuple):
