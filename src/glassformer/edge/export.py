@@ -76,7 +76,9 @@ def folder_of(
     if int8 is not None:
         if tune is not None:
             raise SettingError("export: weights of int8 do not learn; export twice, once --int8 and once --train")
-        vectors = vectors._replace(logits=int8.logits(vectors.x), truth=INT8_TRUTH)
+        # a float that is rounded otherwise may fall into the next step of int8
+        allowed = 1e-2 if int8.stays_float else 0.0
+        vectors = vectors._replace(logits=int8.logits(vectors.x), truth=INT8_TRUTH, allowed=allowed)
         return Folder(
             Source(name, f"{title}, int8", int8.layout(), int8.weights), vectors, run.classes, run.gives_numbers
         )

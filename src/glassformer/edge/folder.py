@@ -102,6 +102,7 @@ class Folder:
             "vectors": f"{len(self.vectors.x)} samples",
             "origin": self.vectors.origin,
             "truth": self.vectors.truth,
+            "allowed": number(self.vectors.allowed),
             "in_arena": "",
             "compared": "",
             "kept": "",
