@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from glassformer.cli.eval import class_table, confusion_picture, confusion_table, eval_
 from glassformer.data import load as load_data
 from glassformer.data.idx import header
-from glassformer.errors import CheckpointError, DataError, FileError, SettingError, UnknownNameError
+from glassformer.errors import CheckpointError, DataError, FileError, UnknownNameError
 from glassformer.predict.run import SHIPPED, Evaluation, load
 
 app = typer.Typer()
@@ -128,22 +128,6 @@ def test_mistakes_are_explained(
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(error, match=message):
         raise invoke(*arguments).exception
-
-
-def test_int8_is_what_a_device_answers() -> None:
-    text = invoked("--int8")
-    found = json.loads(invoked("--int8", "--json").splitlines()[-1])
-    assert f"int8 {100 * found['int8_accuracy']:.2f} %, float {100 * found['float_accuracy']:.2f} %" in text
-    assert found["accuracy"] == found["int8_accuracy"] > 0.95
-    assert f"{found['changed']} of {found['count']:,} answers changed" in text
-    assert found["stays_float"] == []
-    assert "blocks.0.attn.k" in found["noise_db"]
-    kept = json.loads(invoked("--int8", "--keep-float", "blocks.0.attn", "--json").splitlines()[-1])
-    assert kept["stays_float"] == ["blocks.0.attn"]
-    assert kept["noise_db"]["blocks.0.attn.z"] > found["noise_db"]["blocks.0.attn.z"]
-    with pytest.raises(SettingError, match="no layer fits 'attn'"):
-        raise invoke("--int8", "--keep-float", "attn").exception
-    assert "without --int8 all layers are float" in invoke("--keep-float", "norm").output
 
 
 def test_help_shows_an_example() -> None:

@@ -47,7 +47,8 @@ int main(void)
         for (int i = 0; i < TRAIN; i++) {
             const int at = (i * STRIDE + epoch) % TRAIN;
             if (i < 3 && epoch == 0) emulator_begin();
-            const int wrong = model_train_step(&loss, train + at * MODEL_INPUTS, train_labels[at], RATE, memory, sizeof memory);
+            const int wrong = model_train_step(&loss, train + at * MODEL_INPUTS, train_labels[at], RATE, memory,
+                                               sizeof memory);
             if (i < 3 && epoch == 0) emulator_end("step");
             if (wrong) return 2;
         }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from glassformer.cli.code import Code
+from glassformer.cli.eval_int8 import int8_result
 
 if TYPE_CHECKING:
     from glassformer.data import Dataset
@@ -22,12 +23,8 @@ def eval_(
     ] = None,
     data: Annotated[str, typer.Option("--data", "-d", help="data set name, or a path (default: the run's)")] = "",
     png: Annotated[Path | None, typer.Option(help="draw the confusion matrix into this file")] = None,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="what a device answers to which it is exported with --int8, bit for bit")
-    ] = False,
-    keep_float: Annotated[
-        list[str] | None, typer.Option(help="with --int8: layers that stay float, by name: blocks.0.attn, norm*")
-    ] = None,
+    int8: Annotated[bool, typer.Option("--int8", help="what a device answers after `export --to c --int8`")] = False,
+    keep_float: Annotated[list[str] | None, typer.Option(help="with --int8: layers that stay float")] = None,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -37,7 +34,7 @@ def eval_(
 
     Example: `glassformer eval runs/vit-nano-1 --data mnist --png confusion.png`
 
-    Example: `glassformer eval runs/vit-pico-1 --int8`: accuracy on a device, answers changed, noise of every value
+    Example: `glassformer eval runs/vit-pico-1 --int8`: calibrated on training data, beside the float model
     """
     from glassformer.cli.output import report
     from glassformer.files import write_whole
@@ -49,32 +46,27 @@ def eval_(
     has_classes = loaded.recipe.output_axis == "classes"
     if png and not has_classes:
         raise typer.BadParameter(f"the task {task} has no classes that could be confused", param_hint="--png")
-    if keep_float and not int8:
-        raise typer.BadParameter("without --int8 all layers are float", param_hint="--keep-float")
-    if int8 and not has_classes:
-        raise typer.BadParameter(f"the task {task} has no classes whose answers could change", param_hint="--int8")
     data_set = loaded.load_data(name)
     count, what = counted(loaded, data_set)
     heading = f"{loaded.path.name} on the {count:,} test {what} of {name}"
     result = {"count": count, "task": task, "data": name, "run": str(loaded.path), "png": str(png) if png else None}
+    if int8:
+        if png:
+            raise typer.BadParameter("--int8 draws no confusion matrix; leave --png out", param_hint="--png")
+        found, text = int8_result(loaded, data_set, keep_float or [])
+        report(found | result, f"{heading}\n{text}", as_json=json)
+        return
+    if keep_float:
+        raise typer.BadParameter("it belongs to --int8; add it", param_hint="--keep-float")
     if not has_classes:
         scores = scores_of(loaded, data_set)
         report(scores | result, f"{heading}\n{score_text(scores)}", as_json=json)
         return
-    more, more_text = {}, ""
-    if int8:
-        from glassformer.cli import eval_int8
-        from glassformer.edge.int8_run import evaluate_int8
-
-        on_device = evaluate_int8(loaded, data_set, keep_float or ())
-        found, more, more_text = on_device.int8, eval_int8.as_plain(on_device), eval_int8.as_text(on_device)
-    else:
-        found = evaluation_of(loaded, data_set)
+    found = evaluation_of(loaded, data_set)
     if png:
         write_whole(png, confusion_picture(found, f"{loaded.path.name} on {Path(name).name}"))
     text = f"{heading}\n{as_text(found, of_symbols=isinstance(loaded.recipe.task, Tag))}"
-    text = f"{text}\n\n{more_text}" if more_text else text
-    report(as_plain(found) | more | result, f"{text}\n\nwrote {png}" if png else text, as_json=json)
+    report(as_plain(found) | result, f"{text}\n\nwrote {png}" if png else text, as_json=json)
 
 
 def counted(run: "Run", data: "Dataset") -> tuple[int, str]:

@@ -31,6 +31,11 @@ def export(
         Literal["sgd", "momentum", "adamw"] | None, typer.Option(help="c, with --train: by default sgd")
     ] = None,
     batch: Annotated[int | None, typer.Option(help="c, with --train: samples between updates; by default 1")] = None,
+    int8: Annotated[bool | None, typer.Option("--int8", help="c: whole numbers, calibrated on training data")] = None,
+    keep_float: Annotated[
+        list[str] | None, typer.Option(help="c, with --int8: layers that stay float, as in blocks.0.*")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="c, with --int8: data to calibrate on (default: the run's)")] = None,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -40,15 +45,17 @@ def export(
 
     Example: `glassformer export runs/vit-nano-1 --to onnx vit.onnx`, then `onnxruntime.InferenceSession("vit.onnx")`
 
-    Example: `glassformer export runs/vit-pico-1 --to c device --train head`, then `make -C device test`
+    Example: `glassformer export runs/vit-pico-1 --to c device --int8`, then `make -C device test`
     """
     from glassformer.cli.output import report
     from glassformer.predict.run import load
 
     options = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
+    options |= {"int8": int8, "keep_float": keep_float, "data": data}
     given = {option: value for option, value in options.items() if value is not None}
     if given and to != "c":
-        raise SettingError(f"export: --{' and --'.join(given)} would do nothing: --to {to} came, expected --to c")
+        names = " and ".join(f"--{option.replace('_', '-')}" for option in given)
+        raise SettingError(f"export: {names} would do nothing: --to {to} came, expected --to c")
     loaded = load(run)
     result, text = TARGETS[to](loaded, out, **given)
     report({"out": str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)

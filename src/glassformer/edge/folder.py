@@ -101,6 +101,8 @@ class Folder:
             "m4_flags": " ".join(find("m4").flags),
             "vectors": f"{len(self.vectors.x)} samples",
             "origin": self.vectors.origin,
+            "truth": self.vectors.truth,
+            "allowed": number(self.vectors.allowed),
             "in_arena": "",
             "compared": "",
             "kept": "",

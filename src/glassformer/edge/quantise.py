@@ -20,13 +20,15 @@ from glassformer.edge.plan import Layout, layout_of
 from glassformer.edge.quantiser import Quantiser
 from glassformer.edge.steps import Program, Rows, program_of
 from glassformer.edge.twin import computed, rows_of
-from glassformer.errors import DataError, EngineError, SettingError
+from glassformer.errors import DataError, EngineError, FileError, SettingError
 from glassformer.names import named_leaves, recording, visiting
+from glassformer.predict.run import Run
 from glassformer.structure import Node, structure
 
 Array = np.ndarray
 
 AT_ONCE = 250  # samples computed together
+CALIBRATION = 1000  # samples
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,18 @@ def quantise(model: Any, params: Any, samples: Array, keep_float: Sequence[str] 
             work.stay_float(step)
     made, tables = work.finished()
     return QuantisedModel(model, params, made, tables, work.scales(), tuple(dict.fromkeys(work.floats)))
+
+
+def quantise_run(run: Run, data: str = "", keep_float: Sequence[str] = ()) -> QuantisedModel:
+    """Calibrated on training samples of the run's data set, or of another one."""
+    try:
+        train = run.load_data(data or run.recipe.data).train
+    except (DataError, FileError) as error:
+        raise DataError(
+            f"int8 is calibrated on training data, which cannot be read: {error}; give it by --data"
+        ) from None
+    batch = run.recipe.task.batch(train, np.arange(min(CALIBRATION, run.recipe.task.count(train))))
+    return quantise(run.model, run.params, run.as_batch(batch.x), keep_float)
 
 
 def checked(model: Any, samples: Array, what: str = "samples") -> Array:

@@ -8,7 +8,7 @@
 #include "@name@.h"
 #include "vectors.h"
 
-#define ALLOWED 1e-4f /* of the largest number that was expected */
+#define ALLOWED @allowed@ /* of the largest number that was expected */
 
 static float arena[@NAME@_ARENA / sizeof(float) + 1];
 static int failures;
