@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from glassformer.cli.code import Code
+from glassformer.cli.export_c import refuse_others, to_c
 
 if TYPE_CHECKING:
     from glassformer.predict.run import Run
@@ -15,10 +16,19 @@ Answer = tuple[dict[str, Any], str]  # what --json has besides out, run and to; 
 
 def export(
     run: Annotated[Path, typer.Argument(help="folder written by `glassformer train` or `import`")],
-    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf), a file (onnx)")],
+    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf, c), a file (onnx)")],
     to: Annotated[
-        Literal["hf", "onnx"], typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file")
+        Literal["hf", "onnx", "c"],
+        typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file; c: C99 for a device"),
     ] = "hf",
+    name: Annotated[str | None, typer.Option(help="c: prefix of all names in C; by default that of the run")] = None,
+    train: Annotated[
+        Literal["full", "head", "bias"] | None, typer.Option(help="c: learn on the device: all weights, or some")
+    ] = None,
+    optimiser: Annotated[
+        Literal["sgd", "momentum", "adamw"] | None, typer.Option(help="c, with --train: by default sgd")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="c, with --train: samples between updates; by default 1")] = None,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -27,12 +37,16 @@ def export(
     Example: `glassformer export runs/gpt-nano-1 --to hf mine`, then `AutoModelForCausalLM.from_pretrained("mine")`
 
     Example: `glassformer export runs/vit-nano-1 --to onnx vit.onnx`, then `onnxruntime.InferenceSession("vit.onnx")`
+
+    Example: `glassformer export runs/vit-pico-1 --to c device --train head`, then `make -C device test`
     """
     from glassformer.cli.output import report
     from glassformer.predict.run import load
 
+    of_c = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
+    refuse_others(to, **of_c)
     loaded = load(run)
-    result, text = TARGETS[to](loaded, out)
+    result, text = to_c(loaded, out, **of_c) if to == "c" else TARGETS[to](loaded, out)
     report({"out": str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
 
 

@@ -1,0 +1,39 @@
+"""glassformer export --to c: a run as C for a device."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassformer.errors import SettingError
+
+if TYPE_CHECKING:
+    from glassformer.predict.run import Run
+
+
+def to_c(
+    run: "Run", out: Path, *, name: str | None, train: Any, optimiser: str | None, batch: int | None
+) -> tuple[dict[str, Any], str]:
+    """What --json has besides out, run and to; the text."""
+    from glassformer.edge.export import export, optimiser_for
+
+    if train is None and (optimiser or batch):
+        raise SettingError("export: --optimiser and --batch belong to --train; add --train head, bias or full")
+    chosen = optimiser_for(run, optimiser or "sgd")
+    done = export(run, out, name=name or "", tune=train, optimiser=chosen, batch=1 if batch is None else batch)
+    facts = done.facts
+    lines = [
+        *done.files,
+        "",
+        f"RAM, arena         {facts['arena']:>9,} bytes",
+        f"flash, weights     {facts['weights']:>9,} bytes",
+        f"a prediction       {facts['multiply_adds']:>9,} multiply-adds",
+        f"test vectors       {facts['vectors']}",
+        f"wrote {out}; next: make -C {out} test",
+    ]
+    return {**facts, "files": list(done.files)}, "\n".join(lines)
+
+
+def refuse_others(to: str, **options: Any) -> None:
+    """Options of --to c that would have no effect."""
+    given = [f"--{name}" for name, value in options.items() if value is not None]
+    if to != "c" and given:
+        raise SettingError(f"export: {', '.join(given)} belong to --to c, and --to {to} came")

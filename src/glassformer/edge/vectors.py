@@ -1,0 +1,112 @@
+"""What a build is compared with: samples, the logits that Python computes of them, and a few steps of training."""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from glassformer.data.download import MIRRORS, cache_folder
+from glassformer.edge.learning import LearningSource
+from glassformer.errors import DataError, FileError, SettingError
+from glassformer.names import named_leaves, with_leaves
+from glassformer.predict.run import Run
+from glassformer.train.gradient import loss_and_gradient
+
+COUNT = 8  # samples
+UPDATES = 3  # of the weights
+ROUNDING = 1e-5  # of the largest change: weights that float64 changes otherwise are not compared
+
+
+class Vectors(NamedTuple):
+    x: np.ndarray
+    labels: np.ndarray
+    logits: np.ndarray
+    origin: str  # whose samples they are
+
+
+class Training(NamedTuple):
+    """Step i learns from sample i % COUNT, each with the label after its own: a good model has much to learn."""
+
+    labels: np.ndarray
+    losses: np.ndarray
+    weights: dict[str, np.ndarray]  # the trained ones afterwards; NaN where they depend on rounding
+
+
+def vectors_of(run: Run) -> Vectors:
+    x, labels, origin = own_samples(run) or drawn_samples(run)
+    return Vectors(x, labels, exactly(run.logits, x), origin)
+
+
+def own_samples(run: Run) -> tuple[np.ndarray, np.ndarray, str] | None:
+    """Of the test part of the run's data, where that lies on this machine: nothing is fetched for them."""
+    name = run.recipe.data
+    try:
+        if name in MIRRORS and not (cache_folder() / name).is_dir():
+            return None
+        test, task = run.load_data().test, run.recipe.task
+        batch = task.batch(test, np.arange(COUNT) % task.count(test))
+        return run.as_batch(batch.x), np.asarray(batch.labels), f"test samples of {plain(name)}"
+    except (DataError, FileError, SettingError):  # gone, or of another shape
+        return None
+
+
+def plain(name: str) -> str:
+    """Of a data set, for comments: without the folders it lies in."""
+    return re.sub(r"[^\w.:-]+", "_", name.replace("\\", "/").rstrip("/").rpartition("/")[2])
+
+
+def drawn_samples(run: Run) -> tuple[np.ndarray, np.ndarray, str]:
+    rng, form = np.random.default_rng(0), run.model.example(COUNT)
+    x = rng.integers(0, 256, form.shape) if form.dtype == np.uint8 else rng.standard_normal(form.shape)
+    labels = rng.integers(0, len(run.classes), COUNT)
+    return x.astype(form.dtype), labels, "drawn at random, for the data of the run is not here"
+
+
+def trained_by(run: Run, source: LearningSource, vectors: Vectors, rate: float) -> Training:
+    """What our own layers and optax make of the weights."""
+    found = steps_of(run, source, vectors, rate, np.float32)
+    if "v" not in source.copies:
+        return found
+    # Adam brings every gradient to the same size, those that are but rounding (of the biases of keys), too
+    with jax.enable_x64(True):
+        exact = steps_of(run, source, vectors, rate, np.float64).weights
+    change = max(abs(one - source.weights[name]).max() for name, one in exact.items())
+    kept = {
+        name: np.where(abs(one - exact[name]) > ROUNDING * change, np.float32(np.nan), one)
+        for name, one in found.weights.items()
+    }
+    return found._replace(weights=kept)
+
+
+def steps_of(run: Run, source: LearningSource, vectors: Vectors, rate: float, dtype: type[np.floating]) -> Training:
+    def cast(tree: Any) -> Any:
+        return jax.tree.map(lambda one: np.asarray(one, dtype if one.dtype.kind == "f" else one.dtype), tree)
+
+    params, x, labels = cast(run.params), cast(vectors.x), (vectors.labels + 1) % vectors.logits.shape[1]
+    optimiser, gradient = source.optimiser.update(rate), jax.jit(gradient_of(run))
+    trained: Any = {name: named_leaves(params)[name] for name in source.lesson.trained}
+    memory, losses = optimiser.init(trained), []
+    for first in range(0, source.batch * UPDATES, source.batch):
+        total = jax.tree.map(np.zeros_like, trained)
+        for i in range(first, first + source.batch):
+            chosen = slice(i % COUNT, i % COUNT + 1)
+            loss, dparams = exactly(gradient, with_leaves(params, trained), x[chosen], labels[chosen])
+            losses.append(float(loss))
+            total = {name: total[name] + named_leaves(dparams)[name] / source.batch for name in trained}
+        updates, memory = optimiser.update(total, memory, trained)
+        trained = optax.apply_updates(trained, updates)
+    weights = {name: np.asarray(trained[name]) for name in source.lesson.trained}  # optax sorts names
+    return Training(labels, np.array(losses, np.float32), weights)
+
+
+def gradient_of(run: Run) -> Callable[..., Any]:
+    return lambda params, x, labels: loss_and_gradient(run.model, run.recipe.loss, params, x, labels=labels)
+
+
+def exactly(function: Callable[..., Any], *arguments: Any) -> Any:
+    """In float32 to its last digit: accelerators multiply in fewer by themselves."""
+    with jax.default_matmul_precision("highest"):
+        return function(*arguments)
