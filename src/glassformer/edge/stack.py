@@ -27,7 +27,7 @@ PLACE = re.compile(r"<([^>+]+)(\+0x[0-9a-f]+)?>")
 CALL = re.compile(r"(bl|blx|jal|jalr) ")
 BRANCH = re.compile(r"(?!(bl|blx) )(b\S*|cbn?z|j|jr) ")
 INDIRECT = re.compile(r"(blx|bx) (?!lr)|(mov|add|ldr)\S* pc\b(?!, \[sp\])|(jr|jalr) (?!ra$)")
-PADDING = re.compile(r"nop|\.")
+PADDING = re.compile(r"nop|\.|movs\sr0, r0$")  # the last: zeros, as Thumb reads them
 END = re.compile(r"(b|b\.n|b\.w|bx|j|jr|ret|udf)\b|(pop|ldm|ldr).*\bpc\b")  # nothing runs on from here
 
 # What moves the stack pointer.
