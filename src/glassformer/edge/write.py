@@ -202,7 +202,13 @@ def declared(place: Place, name: str, offset: int) -> str:
 
 
 def members(arrays: dict[str, np.ndarray]) -> list[str]:
-    return [f"    float {word(name)}[{one.size}]; /* {shape_text(one.shape)} */" for name, one in arrays.items()]
+    return [
+        f"    {c_type(one)} {word(name)}[{one.size}]; /* {shape_text(one.shape)} */" for name, one in arrays.items()
+    ]
+
+
+def c_type(array: np.ndarray) -> str:
+    return f"{array.dtype}_t" if np.issubdtype(array.dtype, np.integer) else "float"
 
 
 def values(arrays: dict[str, np.ndarray]) -> list[str]:
@@ -237,7 +243,8 @@ def constant(numbers: Constant) -> str:
 def wrapped(array: Any, width: int = 110) -> str:
     """Numbers, as many on a line as fit."""
     lines, line = [], ""
-    for value in np.asarray(array, np.float32).ravel().tolist():
+    array = np.asarray(array)
+    for value in (array if c_type(array) != "float" else array.astype(np.float32)).ravel().tolist():
         digits = number(value)
         if line and len(line) + len(digits) + 2 > width:
             lines.append(line)

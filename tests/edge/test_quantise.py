@@ -1,0 +1,172 @@
+"""Quantised models: the exported C gives what the twin gives, on every target; the answers are those of float."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from tests.edge.boards import ALL
+
+from glassformer.data import load as load_data
+from glassformer.edge.comparison import compare
+from glassformer.edge.emulator import run
+from glassformer.edge.quantise import QuantisedModel, quantise
+from glassformer.edge.steps import Weight
+from glassformer.edge.targets import Target
+from glassformer.edge.write import Source
+from glassformer.errors import DataError, EngineError, SettingError
+from glassformer.models import MLP, PatchBlock, TinyIris, ViT
+from glassformer.models.columns import Columns
+from glassformer.models.images import Images
+from glassformer.models.patch_block import NormedResidual, WithResidual
+from glassformer.native.write import number
+from glassformer.predict import load
+
+STRICT = ("-O2", "-ffp-contract=off", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wdouble-promotion", "-Werror")
+SMALL = Images(shape=(8, 12, 1), classes=3, mean=0.2, std=0.4)
+MODELS = {
+    "mlp": MLP(SMALL, hidden=(9, 7)),
+    "residual": PatchBlock(SMALL, width=10, hidden=6, block=WithResidual(), heads=2),
+    "normed residual": PatchBlock(SMALL, width=6, hidden=9, block=NormedResidual(), output=True),
+    "class token": ViT(SMALL, width=12, hidden=20, heads=4, depth=2, with_class_token=True),
+    "mean": ViT(SMALL, patch_size=2, width=9, hidden=5, heads=3),
+    "iris": TinyIris(Columns(mean=(5.8, 3.0, 3.7, 1.2), std=(0.8, 0.4, 1.7, 0.7))),
+}
+QUICK = ("class token", "iris")
+
+
+def drawn(model: Any, seed: int = 3) -> Any:
+    """Weights without ones and zeros."""
+    params = model.init(jax.random.key(seed))
+    return jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(leaf.size), leaf.shape), params)
+
+
+def samples_for(model: Any, count: int, seed: int = 5) -> np.ndarray:
+    rng, example = np.random.default_rng(seed), model.example(count)
+    if example.dtype == np.uint8:
+        return rng.integers(0, 256, example.shape).astype(np.uint8)
+    return rng.normal(3, 2, example.shape).astype(np.float32)
+
+
+def on_target(target: Target, quantised: QuantisedModel, samples: np.ndarray, folder: Path) -> np.ndarray:
+    source = Source("model", "A model", quantised.layout(), quantised.weights)
+    for name, text in source.files.items():
+        (folder / name).write_text(text)
+    c_type = quantised.program.sample.c_type
+    numbers = ", ".join(number(value) for value in samples.ravel().tolist())
+    main = f"""#include "emulator.h"
+#include "model.h"
+static uint32_t memory[(MODEL_ARENA + 3) / 4];
+static const {c_type} x[] = {{{numbers}}};
+int main(void)
+{{
+    float logits[MODEL_OUTPUTS];
+    for (int i = 0; i < {len(samples)}; i++) {{
+        if (model_predict(logits, x + i * MODEL_INPUTS, memory, sizeof memory) < 0) return 1;
+        emulator_report("logits", logits, sizeof logits);
+    }}
+    return 0;
+}}
+"""
+    outcome = run(target, [folder / "model.c"], main, STRICT, timeout=60)
+    assert outcome.status == 0
+    return outcome.values("logits", np.float32).reshape(len(samples), -1)
+
+
+@pytest.fixture(scope="module")
+def pico() -> QuantisedModel:
+    trained = load()
+    return quantise(trained.model, trained.params, load_data("mnist-mini").train.images[:500])
+
+
+@pytest.mark.parametrize("target", ALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MODELS]
+)
+def test_device_and_twin_agree_to_the_bit(name: str, target: Target, tmp_path: Path) -> None:
+    model = MODELS[name]
+    params, samples = drawn(model), samples_for(model, 300)
+    quantised = quantise(model, params, samples)
+    found = quantised.logits(samples[:4])
+    assert np.array_equal(on_target(target, quantised, samples[:4], tmp_path), found)
+    exact = np.asarray(model.forward(params, samples[:4])[0])
+    assert np.abs(found - exact).max() < 0.05 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("target", ALL)
+def test_trained_vit_answers_as_float_does(pico: QuantisedModel, target: Target, tmp_path: Path) -> None:
+    images, labels = load_data("mnist-mini").test
+    found = pico.logits(images)
+    assert pico.stays_float == ()
+    compared = compare(load().logits(images), found, labels)
+    assert compared.changed <= 0.005 * compared.samples
+    assert abs(compared.difference) <= 0.001
+    assert compared.interval[0] < 0 < compared.interval[1]
+    assert np.array_equal(on_target(target, pico, images[:3], tmp_path), found[:3])
+    assert pico.layout().arena < 4096
+
+
+def test_noise_is_told_by_name(pico: QuantisedModel) -> None:
+    noise = pico.noise(load_data("mnist-mini").test.images[:50])
+    assert list(noise)[0] == "patches.y" and list(noise)[-1] == "head.y"
+    assert {"blocks.0.attn.k", "blocks.0.attn.z", "blocks.0.ff.hidden_pre", "blocks.0.resid_mid"} < set(noise)
+    assert min(noise.values()) > 25  # dB
+    assert noise["patches.y"] > 100  # bytes stay what they are
+
+
+def test_int8_sees_broken_weights(pico: QuantisedModel) -> None:
+    images = load_data("mnist-mini").test.images[:50]
+    weights = dict(pico.weights, **{"blocks.0.attn.w_q": -pico.weights["blocks.0.attn.w_q"]})
+    broken = QuantisedModel(pico.model, pico.params, pico.program, weights, pico.scales, ())
+    assert broken.noise(images)["blocks.0.attn.q"] < 0 < 30 < pico.noise(images)["blocks.0.attn.q"]
+
+
+@pytest.mark.parametrize(
+    "patterns", [["blocks.0.attn"], ["blocks.*", "patch*"], ["class_token"], ["norm", "head"], ["*"]]
+)
+def test_named_layers_stay_float(patterns: list[str], tmp_path: Path) -> None:
+    model = MODELS["class token"]
+    params, samples = drawn(model), samples_for(model, 50)
+    quantised = quantise(model, params, samples, patterns)
+    found, exact = quantised.logits(samples[:3]), np.asarray(model.forward(params, samples[:3])[0])
+    assert "blocks.0.attn" in quantised.stays_float or "blocks.0.attn" not in patterns
+    assert np.allclose(found, exact, atol=(1e-5 if patterns == ["*"] else 0.05) * np.abs(exact).max())
+    host = next(param.values[0] for param in ALL if param.id == "host")
+    assert np.allclose(on_target(host, quantised, samples[:3], tmp_path), found, atol=1e-3)
+
+
+def test_calibration_is_checked() -> None:
+    model = MODELS["iris"]
+    params, samples = drawn(model), samples_for(model, 5)
+    with pytest.raises(DataError, match=r"shape \(3,\) came, the model reads \(4,\)"):
+        quantise(model, params, samples[:, :3])
+    with pytest.raises(DataError, match="no calibration samples"):
+        quantise(model, params, samples[:0])
+    with pytest.raises(DataError, match="NaN or infinity"):
+        quantise(model, params, np.where(samples > 0, np.nan, samples))
+    with pytest.raises(DataError, match="float64 came, the model reads bytes"):
+        quantise(MODELS["mlp"], drawn(MODELS["mlp"]), np.zeros((2, 8, 12, 1)))
+    with pytest.raises(EngineError, match=r"attn.w_q has NaN"):
+        quantise(model, params._replace(attn=params.attn._replace(w_q=params.attn.w_q * np.nan)), samples)
+    with pytest.raises(SettingError, match=r"no layer fits 'attm'; there are attn, head"):
+        quantise(model, params, samples, ["attm"])
+
+
+def test_comparison_counts_and_has_an_interval() -> None:
+    before, labels = np.eye(4)[[0, 1, 2, 3] * 25], np.array([0, 1, 2, 0] * 25)
+    after = before.copy()
+    after[0] = [0, 1, 0, 0]  # was right
+    after[3] = [1, 0, 0, 0]  # was wrong
+    after[7] = [0, 1, 0, 0]  # wrong before and after
+    found = compare(before, after, labels)
+    assert (found.samples, found.changed, found.float_accuracy, found.difference) == (100, 3, 0.75, 0.0)
+    assert found.interval[0] == pytest.approx(-found.interval[1])
+    assert found.interval[1] == pytest.approx(1.96 * np.sqrt(3) / 102)
+    with pytest.raises(DataError, match="expected"):
+        compare(before, after[:5], labels)
+
+
+def test_all_weights_in_flash_are_read(pico: QuantisedModel) -> None:
+    used = {one.name for step in pico.program.steps for one in step.reads if isinstance(one, Weight)}
+    assert used == set(pico.weights)
