@@ -36,4 +36,4 @@ def refuse_others(to: str, **options: Any) -> None:
     """Options of --to c that would have no effect."""
     given = [f"--{name}" for name, value in options.items() if value is not None]
     if to != "c" and given:
-        raise SettingError(f"export: {', '.join(given)} belong to --to c, and --to {to} came")
+        raise SettingError(f"export: {' and '.join(given)} would do nothing: only --to c has that, and --to {to} came")

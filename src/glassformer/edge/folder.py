@@ -113,7 +113,7 @@ class Folder:
                 "kept": " but in the arena",
                 "trained": ", ".join(f"`{name}`" for name in source.lesson.trained),
                 "optimiser": source.optimiser.name,
-                "when": "at once" if source.at_once else f"after every {source.batch} of them",
+                "when": "at once" if source.at_once else f"after every {source.batch}" if source.batch > 1 else "after each",
                 "batch": str(source.batch),
                 "rate": number(self.rate),
                 "saved": f"{HEADER + 4 * source.lesson.parameters:,}",
