@@ -163,7 +163,8 @@ def program() -> str:
         f'    call{i}(); emulator_report("case{i}", a{i}_0, sizeof a{i}_0);' for i, case in enumerate(cases)
     )
     includes = "\n".join(f'#include "{header}.h"' for header in ("emulator", *HEADERS))
-    return f"{includes}\n#include <math.h>\n#include <stddef.h>\n{sources}\nint main(void)\n{{\n{calls}\n    return 0;\n}}\n"
+    main = f"int main(void)\n{{\n{calls}\n    return 0;\n}}\n"
+    return "\n".join([includes, "#include <math.h>", "#include <stddef.h>", sources, main])
 
 
 @pytest.mark.parametrize("optimised", ["-O2", pytest.param("-O3", marks=pytest.mark.slow)])
@@ -200,8 +201,8 @@ def test_norm_is_layer_norm() -> None:
     rng = np.random.default_rng(0)
     x = rng.integers(-9000, 9000, (50, 16)).astype(np.int16)
     gain, bias, scale, size, eps = rng.normal(size=16), rng.normal(size=16), 3e-4, 2e-4, 1e-5
-    weights = (np.round(one).astype(np.int64) for one in (gain / size * 65536, bias / size))
-    found = int8.norm(*weights, x, round(eps * (16 / scale) ** 2))
+    factors, terms = (np.round(one).astype(np.int64) for one in (gain / size * 65536, bias / size))
+    found = int8.norm(factors, terms, x, round(eps * (16 / scale) ** 2))
     exact = x * scale
     exact = (exact - exact.mean(-1, keepdims=True)) / np.sqrt(exact.var(-1, keepdims=True) + eps) * gain + bias
     assert np.abs(found * size - exact).max() < 2.5 * size

@@ -13,7 +13,7 @@ from glassformer.edge.comparison import compare
 from glassformer.edge.emulator import run
 from glassformer.edge.quantise import QuantisedModel, quantise
 from glassformer.edge.steps import Weight
-from glassformer.edge.targets import Target
+from glassformer.edge.targets import Target, find
 from glassformer.edge.write import Source
 from glassformer.errors import DataError, EngineError, SettingError
 from glassformer.models import MLP, PatchBlock, TinyIris, ViT
@@ -31,6 +31,7 @@ MODELS = {
     "normed residual": PatchBlock(SMALL, width=6, hidden=9, block=NormedResidual(), output=True),
     "class token": ViT(SMALL, width=12, hidden=20, heads=4, depth=2, with_class_token=True),
     "mean": ViT(SMALL, patch_size=2, width=9, hidden=5, heads=3),
+    "raw iris": TinyIris(),
     "iris": TinyIris(Columns(mean=(5.8, 3.0, 3.7, 1.2), std=(0.8, 0.4, 1.7, 0.7))),
 }
 QUICK = ("class token", "iris")
@@ -109,7 +110,8 @@ def test_trained_vit_answers_as_float_does(pico: QuantisedModel, target: Target,
 
 def test_noise_is_told_by_name(pico: QuantisedModel) -> None:
     noise = pico.noise(load_data("mnist-mini").test.images[:50])
-    assert list(noise)[0] == "patches.y" and list(noise)[-1] == "head.y"
+    first, *_, last = noise
+    assert (first, last) == ("patches.y", "head.y")
     assert {"blocks.0.attn.k", "blocks.0.attn.z", "blocks.0.ff.hidden_pre", "blocks.0.resid_mid"} < set(noise)
     assert min(noise.values()) > 25  # dB
     assert noise["patches.y"] > 100  # bytes stay what they are
@@ -132,8 +134,7 @@ def test_named_layers_stay_float(patterns: list[str], tmp_path: Path) -> None:
     found, exact = quantised.logits(samples[:3]), np.asarray(model.forward(params, samples[:3])[0])
     assert "blocks.0.attn" in quantised.stays_float or "blocks.0.attn" not in patterns
     assert np.allclose(found, exact, atol=(1e-5 if patterns == ["*"] else 0.05) * np.abs(exact).max())
-    host = next(param.values[0] for param in ALL if param.id == "host")
-    assert np.allclose(on_target(host, quantised, samples[:3], tmp_path), found, atol=1e-3)
+    assert np.allclose(on_target(find("host"), quantised, samples[:3], tmp_path), found, atol=1e-3)
 
 
 def test_calibration_is_checked() -> None:

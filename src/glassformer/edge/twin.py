@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from glassformer.edge import int8
-from glassformer.edge.steps import Operand, Program, Row, Rows, Step, Weight, Whole
+from glassformer.edge.steps import Operand, Program, Row, Rows, Weight, Whole
 from glassformer.errors import EngineError
 from glassformer.layers import GELU, GELUTanh
 from glassformer.native.plan import Constant
@@ -19,7 +19,7 @@ from glassformer.probabilities import softmax
 
 Array = np.ndarray
 Given = tuple[Any, ...]  # what the step reads: arrays (N, rows, width), weights, None where there is nothing
-Kernel = Callable[[Step, Given], Array]
+Kernel = Callable[[Any, Given], Array]
 
 
 def computed(program: Program, weights: Mapping[str, Array], samples: Array) -> dict[Rows, Array]:
@@ -62,34 +62,34 @@ def rows_of(arrays: Mapping[Rows, Array], rows: Rows) -> Array:
 COPIES = {"int8_copy", "copy_forward"}  # of a weight, into the first row
 
 
-def dots(step: Step, given: Given) -> Array:
+def dots(step: Any, given: Given) -> Array:
     w, bias, x = given
     _, outputs, _ = step.sizes
-    return int8.dots(int8.unpaired(w, int(outputs)), bias, x)
+    return int8.dots(int8.unpaired(w, outputs), bias, x)
 
 
 def images(x: Array, columns: Any, channels: Any) -> Array:
-    return x.reshape(len(x), -1, int(columns), int(channels))
+    return x.reshape(len(x), -1, columns, channels)
 
 
-def attend(step: Step, given: Given) -> Array:
+def attend(step: Any, given: Given) -> Array:
     *_, H, _, shift = step.sizes
     multiplier, q, k, v = given
-    return int8.attend(multiplier, q, k, v, int(H), int(shift))
+    return int8.attend(multiplier, q, k, v, H, shift)
 
 
-def float_patch(step: Step, given: Given) -> Array:
+def float_patch(step: Any, given: Given) -> Array:
     columns, channels, size, factor, offset = step.sizes
-    return (int8.patch(images(given[0], columns, channels), int(size)) // 128) * np.float32(factor) - np.float32(offset)
+    return (int8.patch(images(given[0], columns, channels), size) // 128) * np.float32(factor) - np.float32(offset)
 
 
-def float_norm(step: Step, given: Given) -> Array:
+def float_norm(step: Any, given: Given) -> Array:
     gain, bias, x = given
     centred = x - x.mean(axis=-1, keepdims=True)
     return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(step.sizes[1])) * gain + bias
 
 
-def float_attend(step: Step, given: Given) -> Array:
+def float_attend(step: Any, given: Given) -> Array:
     q, columns, v = given
     T, H, D, scale = step.sizes
 
@@ -106,10 +106,10 @@ def by_layer(layer: Any) -> Kernel:
 
 KERNELS: dict[str, Kernel] = {
     "int8_bytes": lambda step, given: int8.bytes(given[0]),
-    "int8_patch": lambda step, given: int8.patch(images(given[0], *step.sizes[:2]), int(step.sizes[2])),
+    "int8_patch": lambda step, given: int8.patch(images(given[0], *step.sizes[:2]), step.sizes[2]),
     "int8_copy": lambda step, given: given[0],
-    "int8_quantise": lambda step, given: int8.quantise(given[0], float(step.sizes[1])),
-    "int8_dequantise": lambda step, given: int8.dequantise(given[0], float(step.sizes[1])),
+    "int8_quantise": lambda step, given: int8.quantise(given[0], step.sizes[1]),
+    "int8_dequantise": lambda step, given: int8.dequantise(given[0], step.sizes[1]),
     "int8_dequantise_sums": lambda step, given: int8.dequantise_sums(*given),
     "int8_dots": dots,
     "int8_requantise": lambda step, given: int8.requantise(*given),
@@ -121,7 +121,7 @@ KERNELS: dict[str, Kernel] = {
     "int8_relu": lambda step, given: int8.relu(*given),
     "int8_add": lambda step, given: int8.add(*given),
     "int8_pool": lambda step, given: int8.pool(given[0])[:, None],
-    "int8_norm": lambda step, given: int8.norm(*given, int(step.sizes[1])),
+    "int8_norm": lambda step, given: int8.norm(given[0], given[1], given[2], step.sizes[1]),
     "standardise_forward": lambda step, given: given[0] * np.float32(step.sizes[1]) - np.float32(step.sizes[2]),
     "standardise_columns_forward": lambda step, given: (given[2] - given[1]) * given[0],
     "patch_forward": float_patch,
