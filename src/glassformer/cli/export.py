@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from glassformer.cli.code import Code
-from glassformer.cli.export_c import refuse_others, to_c
+from glassformer.cli.export_c import planned, refuse_others, to_c
 
 if TYPE_CHECKING:
     from glassformer.predict.run import Run
@@ -16,7 +16,9 @@ Answer = tuple[dict[str, Any], str]  # what --json has besides out, run and to; 
 
 def export(
     run: Annotated[Path, typer.Argument(help="folder written by `glassformer train` or `import`")],
-    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf, c), a file (onnx)")],
+    out: Annotated[
+        Path | None, typer.Argument(help="what to write: a folder (hf, c), a file (onnx); nothing with --plan")
+    ] = None,
     to: Annotated[
         Literal["hf", "onnx", "c"],
         typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file; c: C99 for a device"),
@@ -29,6 +31,19 @@ def export(
         Literal["sgd", "momentum", "adamw"] | None, typer.Option(help="c, with --train: by default sgd")
     ] = None,
     batch: Annotated[int | None, typer.Option(help="c, with --train: samples between updates; by default 1")] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="c: write nothing, print what every variant takes of a device's memory")
+    ] = False,
+    ram: Annotated[str | None, typer.Option(help="c: what does not fit is refused: 64K, 1M or bytes")] = None,
+    flash: Annotated[str | None, typer.Option(help="c: the same of flash: 256K, 1M or bytes")] = None,
+    board: Annotated[str | None, typer.Option(help="c: RAM and flash of a known board: stm32f4, rp2040, …")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="c: whose stack and code are measured: m3, m4, m7, m55, rv32; else the board's, or m4"),
+    ] = None,
+    flags: Annotated[
+        str | None, typer.Option(help='c: the compiler\'s for that; by default "-O2 -ffp-contract=off"')
+    ] = None,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -39,15 +54,32 @@ def export(
     Example: `glassformer export runs/vit-nano-1 --to onnx vit.onnx`, then `onnxruntime.InferenceSession("vit.onnx")`
 
     Example: `glassformer export runs/vit-pico-1 --to c device --train head`, then `make -C device test`
+
+    Example: `glassformer export runs/vit-pico-1 --to c --plan --ram 64K --flash 256K` (or `--board stm32f4`): what fits
     """
     from glassformer.cli.output import report
     from glassformer.predict.run import load
 
     of_c = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
-    refuse_others(to, **of_c)
+    of_device = {"ram": ram, "flash": flash, "board": board, "target": target, "flags": flags}
+    refuse_others(to, **of_c, **of_device, plan=plan or None)
+    out = checked_out(out, plan=plan)
     loaded = load(run)
-    result, text = to_c(loaded, out, **of_c) if to == "c" else TARGETS[to](loaded, out)
-    report({"out": str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
+    if out is None:
+        result, text = planned(loaded, of_device, **of_c)
+    elif to == "c":
+        result, text = to_c(loaded, out, device=of_device, **of_c)
+    else:
+        result, text = TARGETS[to](loaded, out)
+    report({"out": out and str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
+
+
+def checked_out(out: Path | None, *, plan: bool) -> Path | None:
+    if out is None and not plan:
+        raise typer.BadParameter("nothing says where to write; name a folder or a file after RUN", param_hint="OUT")
+    if out is not None and plan:
+        raise typer.BadParameter(f"--plan writes nothing; leave {out} out", param_hint="OUT")
+    return out
 
 
 def to_hf(run: "Run", out: Path) -> Answer:

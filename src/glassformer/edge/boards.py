@@ -91,9 +91,7 @@ BOARDS = {
         Board("arduino-uno-r4", "RA4M1 (R7FA4M1AB)", M4, 32 * KB, 256 * KB, "RA4M1 Group data sheet", "m4"),
         Board("arduino-zero", "SAMD21G18A", M0, 32 * KB, 256 * KB, "SAM D21 family data sheet"),
         Board("microbit-v2", "nRF52833", M4, 128 * KB, 512 * KB, "nRF52833 product specification", "m4"),
-        Board(
-            "samd51", "ATSAMD51J19A (Feather M4)", M4, 192 * KB, 512 * KB, "SAM D5x/E5x family data sheet", "m4"
-        ),
+        Board("samd51", "ATSAMD51J19A (Feather M4)", M4, 192 * KB, 512 * KB, "SAM D5x/E5x family data sheet", "m4"),
         Board(
             "alif-e7",
             "Alif Ensemble E7, high-performance core",

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from glassformer.edge import boards
-from glassformer.edge.export import c_name, covered, own_or_drawn, smoothing_of
+from glassformer.edge.export import c_name, covered, smoothing_of
 from glassformer.edge.learning import LearningSource
 from glassformer.edge.objects import FLAGS, scratch, sizes
 from glassformer.edge.plan import Layout, layout_of
@@ -26,17 +26,20 @@ from glassformer.edge.steps import program_of
 from glassformer.edge.targets import Target, missing
 from glassformer.edge.targets import find as find_target
 from glassformer.edge.training import lesson_of
+from glassformer.edge.vectors import drawn_samples, own_data, own_samples
 from glassformer.edge.write import Source
-from glassformer.errors import EngineError, GlassformerError, SettingError
+from glassformer.errors import GlassformerError, SettingError
 from glassformer.names import named_leaves
 from glassformer.native.lower import title_of
-from glassformer.predict.run import Run
+from glassformer.predict.run import Run, load
 from glassformer.structure import structure
 from glassformer.train.optimiser import Optimiser
+from glassformer.train.run_folder import RunFolder
 
 Way = Literal["full", "bias", "head", "float", "int8"]
 WAYS: tuple[Way, ...] = ("full", "bias", "head", "float", "int8")  # each asks for less than the one before
 WORDS = {"float": "float", "int8": "int8", "full": "--train full", "bias": "--train bias", "head": "--train head"}
+CALIBRATION = 1000  # training samples
 UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
 
 
@@ -295,7 +298,11 @@ class Nearest(NamedTuple):
     def __str__(self) -> str:
         one = self.variant
         words = WORDS[one.way] if self.depth is None else f"{WORDS[one.way]} at depth {self.depth}"
-        known = f"{self.accuracy:.2%} right in {self.run}" if self.accuracy is not None else "no run of it is here"
+        known = (
+            f"test accuracy {self.accuracy:.2%} ({self.run})".replace("%", " %")
+            if self.accuracy is not None
+            else "no run of it is here"
+        )
         return f"{words}: {one.ram:,} bytes of RAM, {one.flash:,} of flash, {known}"
 
     @property
@@ -312,6 +319,10 @@ class Budget:
     device: Device
     optimiser: Optimiser
     batch: int = 1
+
+    @property
+    def is_limited(self) -> bool:
+        return self.device.ram is not None or self.device.flash is not None
 
     @cached_property
     def variants(self) -> list[Variant | Impossible]:
@@ -331,18 +342,29 @@ class Budget:
     def source(self, way: Way, model: Any, params: Any) -> Source:
         name, title = c_name(self.run.path.resolve().name), title_of(structure(model))
         if way == "int8":
-            found = quantise(model, params, own_or_drawn(self.run))
+            found = quantise(model, params, (own_samples(self.run) or drawn_samples(self.run))[0])
             return Source(name, title, found.layout(), found.weights)
         weights = {leaf: np.asarray(array) for leaf, array in named_leaves(params).items()}
         layout = covered(self.run) if model is self.run.model else layout_of(program_of(model))
         if way == "float":
             return Source(name, title, layout, weights)
         smoothing = smoothing_of(self.run)
-        return LearningSource(name, title, layout, weights, lesson_of(model, way), self.optimiser, self.batch, smoothing)
+        return LearningSource(
+            name, title, layout, weights, lesson_of(model, way), self.optimiser, self.batch, smoothing
+        )
 
     @cached_property
     def fitting(self) -> list[Variant]:
         return [one for one in self.variants if isinstance(one, Variant) and not one.shortage]
+
+    def must_fit(self, way: Way, source: Source) -> None:
+        """Refuse what does not, and say what would."""
+        if not self.is_limited:
+            return
+        if shortage := Variant(way, self.run.model, source, self.device).shortage:
+            near = self.nearest(way)
+            advice = f"the nearest that does is {near}" if near else "no smaller variant does"
+            raise SettingError(f"{self.run.path}: {WORDS[way]} does not fit: it takes {shortage}; {advice}")
 
     def nearest(self, asked: Way) -> Nearest | None:
         """What fits and is closest to what was asked for: the same model otherwise, then one with fewer blocks."""
@@ -362,4 +384,38 @@ class Budget:
                 yield depth, replace(model, depth=depth)  # pyright: ignore[reportArgumentType]
 
     def accuracy(self, way: Way, model: Any) -> tuple[float | None, str]:
-        ...
+        """On test data, of a run that has this model and these data; and its name."""
+        for run in self.runs_of(model):
+            found = int8_accuracy(run) if way == "int8" else run.metrics.get("test_accuracy")
+            if found is not None:
+                return found, run.path.resolve().name
+        return None, ""
+
+    def runs_of(self, model: Any) -> Iterator[Run]:
+        """This one, or one that lies beside it."""
+        if model is self.run.model:
+            yield self.run
+            return
+        for folder in sorted(self.run.path.resolve().parent.iterdir()):
+            try:
+                recipe = RunFolder(folder).recipe() if (folder / "metrics.json").is_file() else None
+                if recipe and (recipe.model, recipe.data) == (model, self.run.recipe.data):
+                    yield load(folder)
+            except GlassformerError:  # damaged, or of a model that is not known here
+                continue
+
+
+def int8_accuracy(run: Run) -> float | None:
+    """Of what a device would answer, where the run's data are on this machine."""
+    data, task = own_data(run), run.recipe.task
+    if data is None or run.gives_numbers:
+        return None
+    train = task.batch(data.train, np.arange(min(CALIBRATION, task.count(data.train))))
+    test = task.batch(data.test, np.arange(task.count(data.test)))
+    logits = quantise(run.model, run.params, run.as_batch(train.x)).logits(run.as_batch(test.x))
+    return float((logits.argmax(axis=-1) == test.labels).mean())
+
+
+def drawn(model: Any) -> Any:
+    """Weights of a model that nobody has trained: they take as many bytes."""
+    return jax.tree.map(np.asarray, model.init(jax.random.key(0)))
