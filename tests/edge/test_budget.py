@@ -16,9 +16,10 @@ from tests.edge.test_export import run_of
 
 from glassformer.edge import boards, budget, targets
 from glassformer.edge.boards import BOARDS
-from glassformer.edge.budget import Budget, Impossible, Variant, bytes_of, device_of, lives_of, steps_by_function
+from glassformer.edge.budget import Budget, Impossible, Variant, bytes_of, device_of
 from glassformer.edge.emulator import layout, run
 from glassformer.edge.learning import LearningSource
+from glassformer.edge.lives import lives_of, steps_by_function
 from glassformer.edge.objects import compiled, compiler, sizes, symbols
 from glassformer.edge.targets import Target, find
 from glassformer.edge.training import lesson_of

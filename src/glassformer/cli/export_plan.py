@@ -11,12 +11,12 @@ BUFFERS = ("buffer", "in", "from step", "to step", "shape", "bytes", "at")
 
 def plan_of(budget: "Budget") -> tuple[dict[str, Any], str]:
     """What --json has; the text."""
-    from glassformer.edge.budget import WORDS, Variant
+    from glassformer.edge.budget import WORDS, Impossible, Variant
 
     there = [one for one in budget.variants if isinstance(one, Variant)]
     nearest = None if budget.fitting else budget.nearest("float")
     lines = [*heading(budget.device), "", *overview(there, limited=budget.is_limited)]
-    lines += [f"{WORDS[one.way]}: not possible: {one.reason}" for one in budget.variants if one not in there]
+    lines += [f"{WORDS[one.way]}: not possible: {one.reason}" for one in budget.variants if isinstance(one, Impossible)]
     if budget.is_limited and not budget.fitting:
         lines += ["", f"nothing fits; the nearest that would: {nearest or 'none'}"]
     for one in there:
@@ -60,7 +60,7 @@ def overview(variants: list["Variant"], *, limited: bool) -> list[str]:
 
 
 def buffers(one: "Variant") -> list[str]:
-    from glassformer.edge.budget import lives_of, steps_by_function
+    from glassformer.edge.lives import lives_of, steps_by_function
     from glassformer.native.write import shape_text
     from glassformer.tables import text_table
 

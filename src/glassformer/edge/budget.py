@@ -18,8 +18,9 @@ import numpy as np
 from glassformer.edge import boards
 from glassformer.edge.export import c_name, covered, smoothing_of
 from glassformer.edge.learning import LearningSource
+from glassformer.edge.lives import lives_of, steps_by_function
 from glassformer.edge.objects import FLAGS, scratch, sizes
-from glassformer.edge.plan import Layout, layout_of
+from glassformer.edge.plan import layout_of
 from glassformer.edge.quantise import quantise
 from glassformer.edge.stack import Bound, Linked
 from glassformer.edge.steps import program_of
@@ -92,73 +93,6 @@ def device_of(
         chosen,
         FLAGS if flags is None else tuple(flags.split()),
     )
-
-
-class Life(NamedTuple):
-    """A buffer in the arena, and from which step to which of a function it is alive; both None: always."""
-
-    function: str
-    name: str
-    shape: tuple[int, ...]
-    bytes: int
-    offset: int
-    first: int | None
-    last: int | None
-    within: str = ""  # whose bytes it has, after that
-
-
-def lives_of(source: Source) -> list[Life]:
-    if not isinstance(source, LearningSource):
-        return lives_in(source.layout, "predict", 0)
-    state, lesson, size = source.state, source.lesson, 4 * source.lesson.parameters
-    kept = [Life("", "counters", (4,), 16, 0, None, None)] + [
-        Life("", name, (lesson.parameters,), size, 16 + i * size, None, None) for i, name in enumerate(source.copies)
-    ]
-    before = lives_in(lesson.frozen, "train_step", state + lesson.frozen_at) if lesson.frozen else []
-    frozen = len(steps_of(lesson.frozen)) if lesson.frozen else 0
-    buffers = [
-        Life(
-            "train_step",
-            one.name,
-            tuple(int(n) for n in one.shape),
-            4 * one.floats(1),
-            state + 4 * one.offset,
-            0 if one is lesson.begin else frozen + one.born,
-            frozen + one.dies,
-        )
-        for one in lesson.plan.buffers
-    ]
-    return [*kept, *lives_in(source.layout, "predict", state), *before, *buffers]
-
-
-def lives_in(layout: Layout, function: str, offset: int) -> list[Life]:
-    return [
-        Life(
-            function,
-            place.rows.name,
-            (place.rows.count, place.rows.width) if place.kept else (place.rows.width,),
-            place.bytes,
-            offset + place.root.offset,
-            place.born,
-            place.dies,
-            place.over.rows.name if place.over else "",
-        )
-        for place in layout.places.values()
-    ]
-
-
-def steps_of(layout: Layout) -> list[str]:
-    return [f"{step.kernel} ({step.layer})" for loop in layout.loops for step in loop.steps]
-
-
-def steps_by_function(source: Source) -> dict[str, list[str]]:
-    """What is called, in order: a buffer's first and last step are numbers in these lists."""
-    found = {"predict": steps_of(source.layout)}
-    if isinstance(source, LearningSource):
-        frozen = source.lesson.frozen
-        calls = [call.kernel for call in source.lesson.plan.calls]
-        found["train_step"] = [*(steps_of(frozen) if frozen else []), *calls]
-    return found
 
 
 class Measured(NamedTuple):
@@ -410,8 +344,9 @@ def int8_accuracy(run: Run) -> float | None:
     data, task = own_data(run), run.recipe.task
     if data is None or run.gives_numbers:
         return None
-    train = task.batch(data.train, np.arange(min(CALIBRATION, task.count(data.train))))
-    test = task.batch(data.test, np.arange(task.count(data.test)))
+    some: Any = np.arange(min(CALIBRATION, task.count(data.train)))
+    every: Any = np.arange(task.count(data.test))
+    train, test = task.batch(data.train, some), task.batch(data.test, every)
     logits = quantise(run.model, run.params, run.as_batch(train.x)).logits(run.as_batch(test.x))
     return float((logits.argmax(axis=-1) == test.labels).mean())
 
