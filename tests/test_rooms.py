@@ -18,7 +18,6 @@ ROOMS = [  # each may import from those above it, and from itself
     "files",
     "cgroups",
     "memory",
-    "reading",
     "user_cache",
     "tables",
     "probabilities",

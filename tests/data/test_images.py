@@ -12,7 +12,7 @@ from PIL import Image
 
 from glassformer.data import Samples, hold_out, load
 from glassformer.data.contact_sheet import contact_sheet
-from glassformer.data.image_file import read_image
+from glassformer.data.image_file import read_image, read_on_white
 from glassformer.errors import DataError
 
 from .builders import write_image
@@ -178,3 +178,15 @@ def test_a_photograph_is_turned_upright(tmp_path: Path) -> None:
     orientation[0x0112] = 6  # held turned: rotate by 90 degrees to see it upright
     sideways.save(tmp_path / "photo.png", exif=orientation)
     assert read_image(tmp_path / "photo.png").shape == (4, 3, 1)
+
+
+def test_a_palette_with_degrees_of_transparency(tmp_path: Path) -> None:
+    """Pillow warns where such an image is converted without them."""
+    image = Image.new("P", (2, 1))
+    image.putpalette([255, 0, 0, 0, 255, 0])
+    image.putdata([0, 1])
+    for alpha, second in ((b"\xff\xff", (0, 255, 0)), (b"\xff\x00", (255, 255, 255))):
+        image.save(tmp_path / "image.png", transparency=alpha)
+        pixels, transparent = read_on_white(tmp_path / "image.png")
+        assert transparent == (alpha[1] == 0)
+        assert pixels.tolist() == [[[255, 0, 0], list(second)]]

@@ -88,8 +88,8 @@ def row_cases(rng: np.random.Generator) -> list[Case]:
         Case("int8_relu", (y,), (a, n), int8.relu(a)),
         Case("int8_add", (y,), (a, b, n), int8.add(a, b)),
         Case("int8_copy", (y,), (a, n), a),
-        Case("int8_pool", (total >> 8,), (a, 1, n), (total >> 8) + a),
-        Case("int8_pool", (total,), (a, 0, n), a.astype(np.int32)),
+        Case("int8_pool", (total >> 8,), (a, 1, n), (total >> 8) + 4 * a.astype(np.int32)),
+        Case("int8_pool", (total,), (a, 0, n), int8.pool(a[None])),
     ]
     T, H, D = 3, 2, 5
     multiplier, total = sums(rng, H * D)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -910,6 +911,16 @@ def test_without_its_packages_it_says_what_to_install() -> None:
 
 def test_what_is_no_number_is_null() -> None:
     assert json_bytes({"loss": float("nan"), "rows": [1.0, float("inf")]}) == b'{"loss":null,"rows":[1.0,null]}'
+
+
+def test_an_address_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its token is then not kept."""
+    monkeypatch.delenv("GLASSFORMER_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError))
+    address = open_address("127.0.0.1", 0, tmp_path)
+    address.listener.close()
+    assert len(address.token) >= 32
 
 
 def test_addresses() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from glassformer.cli.code import Code
+from glassformer.cli.eval_int8 import int8_result
 
 if TYPE_CHECKING:
     from glassformer.data import Dataset
@@ -22,6 +23,8 @@ def eval_(
     ] = None,
     data: Annotated[str, typer.Option("--data", "-d", help="data set name, or a path (default: the run's)")] = "",
     png: Annotated[Path | None, typer.Option(help="draw the confusion matrix into this file")] = None,
+    int8: Annotated[bool, typer.Option("--int8", help="what a device answers after `export --to c --int8`")] = False,
+    keep_float: Annotated[list[str] | None, typer.Option(help="with --int8: layers that stay float")] = None,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -30,6 +33,8 @@ def eval_(
     A task without classes has a loss (a language model's also as perplexity), and translations and spans match or not.
 
     Example: `glassformer eval runs/vit-nano-1 --data mnist --png confusion.png`
+
+    Example: `glassformer eval runs/vit-pico-1 --int8`: calibrated on training data, beside the float model
     """
     from glassformer.cli.output import report
     from glassformer.files import write_whole
@@ -45,6 +50,14 @@ def eval_(
     count, what = counted(loaded, data_set)
     heading = f"{loaded.path.name} on the {count:,} test {what} of {name}"
     result = {"count": count, "task": task, "data": name, "run": str(loaded.path), "png": str(png) if png else None}
+    if int8:
+        if png:
+            raise typer.BadParameter("--int8 draws no confusion matrix; leave --png out", param_hint="--png")
+        found, text = int8_result(loaded, data_set, keep_float or [])
+        report(found | result, f"{heading}\n{text}", as_json=json)
+        return
+    if keep_float:
+        raise typer.BadParameter("it belongs to --int8; add it", param_hint="--keep-float")
     if not has_classes:
         scores = scores_of(loaded, data_set)
         report(scores | result, f"{heading}\n{score_text(scores)}", as_json=json)

@@ -1,12 +1,14 @@
 """glassformer export: a run for others to use."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from glassformer.cli.code import Code
-from glassformer.cli.export_c import planned, refuse_others, to_c
+from glassformer.cli.export_c import to_c
+from glassformer.errors import SettingError
 
 if TYPE_CHECKING:
     from glassformer.predict.run import Run
@@ -23,17 +25,22 @@ def export(
         Literal["hf", "onnx", "c"],
         typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file; c: C99 for a device"),
     ] = "hf",
-    name: Annotated[str | None, typer.Option(help="c: prefix of all names in C; by default that of the run")] = None,
+    name: Annotated[str | None, typer.Option(help="c: prefix of all names in C; by default the run's own")] = None,
     train: Annotated[
-        Literal["full", "head", "bias"] | None, typer.Option(help="c: learn on the device: all weights, or some")
+        Literal["full", "head", "bias"] | None, typer.Option(help="c: also learn on the device, these weights")
     ] = None,
     optimiser: Annotated[
         Literal["sgd", "momentum", "adamw"] | None, typer.Option(help="c, with --train: by default sgd")
     ] = None,
     batch: Annotated[int | None, typer.Option(help="c, with --train: samples between updates; by default 1")] = None,
+    int8: Annotated[bool | None, typer.Option("--int8", help="c: whole numbers, calibrated on training data")] = None,
+    keep_float: Annotated[
+        list[str] | None, typer.Option(help="c, with --int8: layers that stay float, as in blocks.0.*")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="c, with --int8: data to calibrate on (default: the run's)")] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="c: write nothing, print what every variant takes of a device's memory")
-    ] = False,
+        bool | None, typer.Option("--plan", help="c: write nothing, print what every variant takes of a device")
+    ] = None,
     ram: Annotated[str | None, typer.Option(help="c: what does not fit is refused: 64K, 1M or bytes")] = None,
     flash: Annotated[str | None, typer.Option(help="c: the same of flash: 256K, 1M or bytes")] = None,
     board: Annotated[str | None, typer.Option(help="c: RAM and flash of a known board: stm32f4, rp2040, …")] = None,
@@ -53,33 +60,27 @@ def export(
 
     Example: `glassformer export runs/vit-nano-1 --to onnx vit.onnx`, then `onnxruntime.InferenceSession("vit.onnx")`
 
-    Example: `glassformer export runs/vit-pico-1 --to c device --train head`, then `make -C device test`
+    Example: `glassformer export runs/vit-pico-1 --to c device --int8`, then `make -C device test`
 
     Example: `glassformer export runs/vit-pico-1 --to c --plan --ram 64K --flash 256K` (or `--board stm32f4`): what fits
     """
     from glassformer.cli.output import report
     from glassformer.predict.run import load
 
-    of_c = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
-    of_device = {"ram": ram, "flash": flash, "board": board, "target": target, "flags": flags}
-    refuse_others(to, **of_c, **of_device, plan=plan or None)
-    out = checked_out(out, plan=plan)
-    loaded = load(run)
-    if out is None:
-        result, text = planned(loaded, of_device, **of_c)
-    elif to == "c":
-        result, text = to_c(loaded, out, device=of_device, **of_c)
-    else:
-        result, text = TARGETS[to](loaded, out)
-    report({"out": out and str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
-
-
-def checked_out(out: Path | None, *, plan: bool) -> Path | None:
+    options = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
+    options |= {"int8": int8, "keep_float": keep_float, "data": data}
+    options |= {"plan": plan, "ram": ram, "flash": flash, "board": board, "target": target, "flags": flags}
+    given = {option: value for option, value in options.items() if value is not None}
+    if given and to != "c":
+        names = " and ".join(f"--{option.replace('_', '-')}" for option in given)
+        raise SettingError(f"export: {names} would do nothing: --to {to} came, expected --to c")
     if out is None and not plan:
         raise typer.BadParameter("nothing says where to write; name a folder or a file after RUN", param_hint="OUT")
     if out is not None and plan:
         raise typer.BadParameter(f"--plan writes nothing; leave {out} out", param_hint="OUT")
-    return out
+    loaded = load(run)
+    result, text = TARGETS[to](loaded, out, **given)
+    report({"out": out and str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
 
 
 def to_hf(run: "Run", out: Path) -> Answer:
@@ -107,4 +108,4 @@ def to_onnx(run: "Run", out: Path) -> Answer:
     return {"opset": OPSET, "onnxruntime": version, **vars(file)}, "\n".join(lines)
 
 
-TARGETS = {"hf": to_hf, "onnx": to_onnx}
+TARGETS: dict[str, Callable[..., Answer]] = {"hf": to_hf, "onnx": to_onnx, "c": to_c}

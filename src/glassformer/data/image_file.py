@@ -42,9 +42,10 @@ def decode_on_white(file: BinaryIO, name: str | Path) -> tuple[np.ndarray, bool]
         raise DataError(f"{name}: more than 8 bits per pixel (mode {image.mode}); save it with 8 bits")
     mode = "L" if image.mode in GREY else "RGB"
     with damage_is_told(name):  # a palette that is too short
-        transparent = image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255
+        image = image.convert("RGBA") if image.has_transparency_data else image
+        transparent = image.mode == "RGBA" and np.asarray(image)[..., 3].min() < 255
         if transparent:
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
         pixels = np.asarray(image.convert(mode))
     return pixels if pixels.ndim == 3 else pixels[..., None], bool(transparent)
 

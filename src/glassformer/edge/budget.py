@@ -6,7 +6,7 @@ compiler's: they are measured where that for the device is installed, and never 
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from glassformer.edge.learning import LearningSource
 from glassformer.edge.lives import lives_of, steps_by_function
 from glassformer.edge.objects import FLAGS, scratch, sizes
 from glassformer.edge.plan import layout_of
-from glassformer.edge.quantise import quantise
+from glassformer.edge.quantise import quantise, quantise_run
 from glassformer.edge.stack import Bound, Linked
 from glassformer.edge.steps import program_of
 from glassformer.edge.targets import Target, missing
@@ -40,7 +40,6 @@ from glassformer.train.run_folder import RunFolder
 Way = Literal["full", "bias", "head", "float", "int8"]
 WAYS: tuple[Way, ...] = ("full", "bias", "head", "float", "int8")  # each asks for less than the one before
 WORDS = {"float": "float", "int8": "int8", "full": "--train full", "bias": "--train bias", "head": "--train head"}
-CALIBRATION = 1000  # training samples
 UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
 
 
@@ -253,6 +252,7 @@ class Budget:
     device: Device
     optimiser: Optimiser
     batch: int = 1
+    keep_float: Sequence[str] = ()  # in int8
 
     @property
     def is_limited(self) -> bool:
@@ -276,7 +276,7 @@ class Budget:
     def source(self, way: Way, model: Any, params: Any) -> Source:
         name, title = c_name(self.run.path.resolve().name), title_of(structure(model))
         if way == "int8":
-            found = quantise(model, params, (own_samples(self.run) or drawn_samples(self.run))[0])
+            found = quantise(model, params, (own_samples(self.run) or drawn_samples(self.run))[0], self.keep_float)
             return Source(name, title, found.layout(), found.weights)
         weights = {leaf: np.asarray(array) for leaf, array in named_leaves(params).items()}
         layout = covered(self.run) if model is self.run.model else layout_of(program_of(model))
@@ -320,7 +320,7 @@ class Budget:
     def accuracy(self, way: Way, model: Any) -> tuple[float | None, str]:
         """On test data, of a run that has this model and these data; and its name."""
         for run in self.runs_of(model):
-            found = int8_accuracy(run) if way == "int8" else run.metrics.get("test_accuracy")
+            found = int8_accuracy(run, self.keep_float) if way == "int8" else run.metrics.get("test_accuracy")
             if found is not None:
                 return found, run.path.resolve().name
         return None, ""
@@ -339,15 +339,14 @@ class Budget:
                 continue
 
 
-def int8_accuracy(run: Run) -> float | None:
+def int8_accuracy(run: Run, keep_float: Sequence[str]) -> float | None:
     """Of what a device would answer, where the run's data are on this machine."""
     data, task = own_data(run), run.recipe.task
     if data is None or run.gives_numbers:
         return None
-    some: Any = np.arange(min(CALIBRATION, task.count(data.train)))
     every: Any = np.arange(task.count(data.test))
-    train, test = task.batch(data.train, some), task.batch(data.test, every)
-    logits = quantise(run.model, run.params, run.as_batch(train.x)).logits(run.as_batch(test.x))
+    test = task.batch(data.test, every)
+    logits = quantise_run(run, keep_float=keep_float).logits(run.as_batch(test.x))
     return float((logits.argmax(axis=-1) == test.labels).mean())
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.edge.folder import Folder, write
 from glassformer.edge.learning import LearningSource
 from glassformer.edge.plan import Layout, layout_of
+from glassformer.edge.quantise import QuantisedModel
 from glassformer.edge.steps import program_of
 from glassformer.edge.training import Tune, lesson_of
 from glassformer.edge.vectors import trained_by, vectors_of
@@ -24,6 +25,7 @@ from glassformer.structure import structure
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.weights import must_be_finite
 
+INT8_TRUTH = "the same int8 arithmetic in NumPy"
 RATES = {"sgd": 0.01, "momentum": 0.01, "adam": 0.001, "adamw": 0.001}  # of the example and of the test
 # Words of C99 and C++ (an Arduino sketch includes the header), and headers: a math.h in src/ would hide the library's.
 WORDS = """
@@ -51,26 +53,38 @@ def export(
     tune: Tune | None = None,
     optimiser: Optimiser | None = None,
     batch: int = 1,
+    int8: QuantisedModel | None = None,
     check: Callable[[Source], None] = lambda source: None,
 ) -> Exported:
     """Write the C of a run, and all that belongs to it, into the folder `out`.
 
-    With `tune` it learns on the device, by default by SGD that updates the weights at once. `check` may refuse it
-    before anything is written.
+    With `tune` it learns on the device, by default by SGD that updates the weights at once. With `int8` (quantise.py)
+    it predicts with whole numbers. `check` may refuse it before anything is written.
     """
-    folder = folder_of(run, name, tune, optimiser or optimiser_for(run), batch)
+    folder = folder_of(run, name, tune, optimiser or optimiser_for(run), batch, int8)
     check(folder.source)
     files = folder.files
     write(out, files)
     return Exported(out, tuple(sorted(files)), folder.facts)
 
 
-def folder_of(run: Run, name: str, tune: Tune | None, optimiser: Optimiser, batch: int) -> Folder:
+def folder_of(
+    run: Run, name: str, tune: Tune | None, optimiser: Optimiser, batch: int, int8: QuantisedModel | None = None
+) -> Folder:
     name = checked_name(name) if name else c_name(run.path.resolve().name)
     weights = {leaf: np.asarray(array) for leaf, array in named_leaves(run.params).items()}
     must_be_finite(weights, run.path)
     layout = covered(run)
     title, vectors = title_of(structure(run.model)), vectors_of(run)
+    if int8 is not None:
+        if tune is not None:
+            raise SettingError("export: weights of int8 do not learn; export twice, once --int8 and once --train")
+        # a float that is rounded otherwise may fall into the next step of int8
+        allowed = 1e-2 if int8.stays_float else 0.0
+        vectors = vectors._replace(logits=int8.logits(vectors.x), truth=INT8_TRUTH, allowed=allowed)
+        return Folder(
+            Source(name, f"{title}, int8", int8.layout(), int8.weights), vectors, run.classes, run.gives_numbers
+        )
     if tune is None:
         return Folder(Source(name, title, layout, weights), vectors, run.classes, run.gives_numbers)
     at_least("export", 1, batch=batch)

@@ -101,6 +101,8 @@ class Folder:
             "m4_flags": " ".join(find("m4").flags),
             "vectors": f"{len(self.vectors.x)} samples",
             "origin": self.vectors.origin,
+            "truth": self.vectors.truth,
+            "allowed": number(self.vectors.allowed),
             "in_arena": "",
             "compared": "",
             "kept": "",
@@ -113,7 +115,11 @@ class Folder:
                 "kept": " but in the arena",
                 "trained": ", ".join(f"`{name}`" for name in source.lesson.trained),
                 "optimiser": source.optimiser.name,
-                "when": "at once" if source.at_once else f"after every {source.batch}" if source.batch > 1 else "after each",
+                "when": "at once"
+                if source.at_once
+                else f"after every {source.batch}"
+                if source.batch > 1
+                else "after each",
                 "batch": str(source.batch),
                 "rate": number(self.rate),
                 "saved": f"{HEADER + 4 * source.lesson.parameters:,}",

@@ -186,7 +186,7 @@ def pool(work: Quantiser, step: Any) -> bool:
         return False
     sums = Rows(f"{y.rows.name}_sums", 1, width, c_type="int32_t")
     work.emit(step, "pool", Whole(sums), (Row(x.rows), turn), width)
-    work.values[y.rows] = Value(sums, x.scale / T)
+    work.values[y.rows] = Value(sums, x.scale / (4 * T))
     return True
 
 

@@ -5,10 +5,10 @@ become int16 with room for twice that; keys and values become int8 by channel, a
 kernel for kernel int8_steps.py). Layers without an int8 kernel, and those that are asked to, stay float.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cached_property, partial
 from math import inf, log10
 from typing import Any
 
@@ -20,12 +20,15 @@ from glassformer.edge.plan import Layout, layout_of
 from glassformer.edge.quantiser import Quantiser
 from glassformer.edge.steps import Program, Rows, program_of
 from glassformer.edge.twin import computed, rows_of
-from glassformer.errors import DataError, EngineError, SettingError
+from glassformer.errors import DataError, EngineError, FileError, SettingError
 from glassformer.names import named_leaves, recording, visiting
+from glassformer.predict.run import Run
+from glassformer.structure import Node, structure
 
 Array = np.ndarray
 
 AT_ONCE = 250  # samples computed together
+CALIBRATION = 1000  # samples
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,19 @@ class QuantisedModel:
         samples = checked(self.model, samples)
         for start in range(0, len(samples), AT_ONCE):
             part = samples[start : start + AT_ONCE]
-            yield part, computed(self.program, self.weights, part.reshape(len(part), self.program.sample.count, -1))
+            rows = part.reshape(len(part), self.program.sample.count, -1)
+            yield part, computed(self.program, self.weights, rows, self.layers)
+
+    @cached_property
+    def layers(self) -> dict[str, Callable[[Array], Array]]:
+        """Those that stay float, by name."""
+        leaves = named_leaves(self.params)
+
+        def forward(node: Node) -> Callable[[Array], Array]:
+            params = jax.tree.map(lambda value: leaves[value.param], node.params)
+            return lambda x: np.asarray(node.layer.forward(params, x.reshape(len(x), *node.x.shape[1:]))[0])
+
+        return {node.name: forward(node) for node in structure(self.model).walk() if node.name in self.stays_float}
 
     def noise(self, samples: Array) -> dict[str, float]:
         """Signal-to-quantisation-noise ratio in dB of each value, by its name in the float model, in order."""
@@ -92,6 +107,18 @@ def quantise(model: Any, params: Any, samples: Array, keep_float: Sequence[str] 
             work.stay_float(step)
     made, tables = work.finished()
     return QuantisedModel(model, params, made, tables, work.scales(), tuple(dict.fromkeys(work.floats)))
+
+
+def quantise_run(run: Run, data: str = "", keep_float: Sequence[str] = ()) -> QuantisedModel:
+    """Calibrated on training samples of the run's data set, or of another one."""
+    try:
+        train = run.load_data(data or run.recipe.data).train
+    except (DataError, FileError) as error:
+        raise DataError(
+            f"int8 is calibrated on training data, which cannot be read: {error}; give it by --data"
+        ) from None
+    batch = run.recipe.task.batch(train, np.arange(min(CALIBRATION, run.recipe.task.count(train))))
+    return quantise(run.model, run.params, run.as_batch(batch.x), keep_float)
 
 
 def checked(model: Any, samples: Array, what: str = "samples") -> Array:

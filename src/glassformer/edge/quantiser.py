@@ -239,7 +239,7 @@ class Quantiser:
         """Of values that are tagged under their own name, as many numbers of them."""
         found = {}
         for rows, value in self.values.items():
-            tagged = self.largest.get(rows.name)
+            tagged = None if rows is self.program.sample else self.largest.get(rows.name)
             if tagged is not None and tagged.size == rows.size and not value.offset:
                 found[rows.name] = (value.rows, value.scale)
         return found

@@ -5,14 +5,14 @@ float32, in another order than in C: the same to about seven digits.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import Any
 
 import jax
 import numpy as np
 
 from glassformer.edge import int8
-from glassformer.edge.steps import Operand, Program, Row, Rows, Weight, Whole
-from glassformer.errors import EngineError
+from glassformer.edge.steps import Operand, Program, Row, Rows, Step, Weight, Whole
 from glassformer.layers import GELU, GELUTanh
 from glassformer.native.plan import Constant
 from glassformer.probabilities import softmax
@@ -22,8 +22,10 @@ Given = tuple[Any, ...]  # what the step reads: arrays (N, rows, width), weights
 Kernel = Callable[[Any, Given], Array]
 
 
-def computed(program: Program, weights: Mapping[str, Array], samples: Array) -> dict[Rows, Array]:
-    """Every value of a program, by its rows: (N, count, width)."""
+def computed(
+    program: Program, weights: Mapping[str, Array], samples: Array, layers: Mapping[str, Callable[[Array], Array]]
+) -> dict[Rows, Array]:
+    """Every value of a program, by its rows: (N, count, width). A layer with C of somebody's own is asked itself."""
     N = len(samples)
     arrays: dict[Rows, Array] = {program.sample: samples}
 
@@ -37,10 +39,8 @@ def computed(program: Program, weights: Mapping[str, Array], samples: Array) -> 
             case Row() | Whole():
                 return rows_of(arrays, used.rows)
 
-    for step in program.steps:
-        if step.kernel not in KERNELS:
-            raise EngineError(f"{step.layer}: {step.kernel} is computed on a device only, there is no NumPy for it")
-        y, rows = KERNELS[step.kernel](step, tuple(map(read, step.reads))), step.writes[0].rows
+    def write(step: Step, y: Array) -> None:
+        rows = step.writes[0].rows
         if rows.base is None and step.kernel not in COPIES:
             arrays[rows] = y
         else:  # part of another value
@@ -48,6 +48,17 @@ def computed(program: Program, weights: Mapping[str, Array], samples: Array) -> 
             whole = arrays.setdefault(root, np.zeros((N, root.count, root.width), y.dtype)).reshape(N, -1)
             y = np.broadcast_to(y, (N, *y.shape)) if step.kernel in COPIES else y
             whole[:, rows.begin : rows.begin + y[0].size] = y.reshape(N, -1)
+
+    for name, steps in groupby(program.steps, lambda step: step.layer if step.kernel not in KERNELS else None):
+        if name is None:
+            for step in steps:
+                write(step, KERNELS[step.kernel](step, tuple(map(read, step.reads))))
+        else:
+            own = list(steps)
+            first, last = own[0], own[-1]
+            given = next(read(one) for one in first.reads if isinstance(one, Row | Whole))
+            rows = last.writes[0].rows
+            write(last, layers[name](given).reshape(N, rows.count, rows.width))
     return arrays
 
 

@@ -26,6 +26,8 @@ class Vectors(NamedTuple):
     labels: np.ndarray
     logits: np.ndarray
     origin: str  # whose samples they are
+    truth: str = "JAX, float32"  # who computed the logits
+    allowed: float = 1e-4  # difference, of the largest of them
 
 
 class Training(NamedTuple):

@@ -13,6 +13,7 @@ from glassformer.edge.steps import BYTES, Operand, Row, Rows, Step, Turn, Weight
 from glassformer.native.plan import Constant, word
 from glassformer.native.write import number, shape_text
 
+SMALL = 10_000  # multiply-adds: below, fixed costs of a call weigh more than flash (iris: 21 k instructions, not 26 k)
 RESERVED = ("x", "t", "w", "g", "own", "memory", "arena", "bytes", "best", "loss", "label", "rate", "weights")
 ERRORS = {"ARENA_TOO_SMALL": -1, "ARENA_NOT_ALIGNED": -2}
 
@@ -108,6 +109,7 @@ enum {{ {errors} }};
         system, kernels = amalgamated(self.headers(), self.layout.program.folders, body)
         parts = [
             f"/* {self.title}. Written by glassformer {__version__}: sizes and calls are generated. */",
+            "#define SMALL" if self.layout.multiply_adds < SMALL else "",
             f'#include "{self.name}.h"',
             "\n".join(f"#include {one}" for one in system),
             f'#include "{self.name}_weights.h"',

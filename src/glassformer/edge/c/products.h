@@ -1,4 +1,4 @@
-/* Products of a row with a matrix, sixteen sums at a time in registers. */
+/* Products of a row with a matrix, up to sixteen sums at a time in registers. */
 #ifndef GF_PRODUCTS_H
 #define GF_PRODUCTS_H
 
@@ -29,6 +29,21 @@ APART void products(float *y, const float *start, const float *x, int x_step, co
         y[o + 4] = s4, y[o + 5] = s5, y[o + 6] = s6, y[o + 7] = s7;
         y[o + 8] = s8, y[o + 9] = s9, y[o + 10] = s10, y[o + 11] = s11;
         y[o + 12] = s12, y[o + 13] = s13, y[o + 14] = s14, y[o + 15] = s15;
+    }
+    for (; o + 8 <= O; o += 8) {
+        float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f, s4 = 0.0f, s5 = 0.0f, s6 = 0.0f, s7 = 0.0f;
+        const float *row = w + o, *at = x;
+        if (start) {
+            s0 = start[o], s1 = start[o + 1], s2 = start[o + 2], s3 = start[o + 3];
+            s4 = start[o + 4], s5 = start[o + 5], s6 = start[o + 6], s7 = start[o + 7];
+        }
+        for (int k = 0; k < K; k++, row += w_step, at += x_step) {
+            const float factor = *at;
+            s0 += factor * row[0], s1 += factor * row[1], s2 += factor * row[2], s3 += factor * row[3];
+            s4 += factor * row[4], s5 += factor * row[5], s6 += factor * row[6], s7 += factor * row[7];
+        }
+        y[o] = s0, y[o + 1] = s1, y[o + 2] = s2, y[o + 3] = s3;
+        y[o + 4] = s4, y[o + 5] = s5, y[o + 6] = s6, y[o + 7] = s7;
     }
     for (; o + 4 <= O; o += 4) {
         float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;

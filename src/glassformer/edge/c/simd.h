@@ -11,8 +11,10 @@
 #define INLINE static inline
 #endif
 
-/* One copy in flash for all who call it. */
-#if defined(__clang__)
+/* One copy in flash for all who call it; of a model so small that calls are most of its work, one for each call. */
+#if defined(__GNUC__) && defined(SMALL)
+#define APART static inline __attribute__((always_inline))
+#elif defined(__clang__)
 #define APART static __attribute__((noinline))
 #elif defined(__GNUC__)
 #define APART static __attribute__((noinline, noclone))
