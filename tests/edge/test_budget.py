@@ -354,7 +354,7 @@ def test_the_text(tmp_path: Path) -> None:
         (["--to", "c", "--plan", "--target", "m5"], 1, "no target is called 'm5'"),
         (["--to", "c", "--plan", "--batch", "0"], 1, "batch is 0, expected 1 or more"),
         (["--to", "c", "--plan", "--train", "head"], 1, "--train would do nothing: --plan shows every variant"),
-        (["--to", "c", "--plan", "--keep-float", "nowhere"], 0, ""),
+        (["--to", "c", "--plan", "--keep-float", "nowhere"], 1, "no layer fits 'nowhere'"),
         (["--to", "hf", "out", "--board", "rp2040"], 1, "--board would do nothing"),
         (["--to", "onnx", "--plan"], 1, "--plan would do nothing"),
         (["--to", "c"], 2, "nothing says where to write"),

@@ -269,7 +269,7 @@ class Budget:
         try:
             return Variant(way, model, self.source(way, model, params()), self.device)
         except GlassformerError as error:
-            if way == "float":
+            if way == "float" or (way == "int8" and isinstance(error, SettingError)):  # --keep-float
                 raise
             return Impossible(way, str(error))
 
