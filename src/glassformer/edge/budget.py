@@ -39,7 +39,7 @@ from glassformer.train.run_folder import RunFolder
 
 Way = Literal["full", "bias", "head", "float", "int8"]
 WAYS: tuple[Way, ...] = ("full", "bias", "head", "float", "int8")  # each asks for less than the one before
-WORDS = {"float": "float", "int8": "int8", "full": "--train full", "bias": "--train bias", "head": "--train head"}
+WORDS = {"float": "float", "int8": "--int8", "full": "--train full", "bias": "--train bias", "head": "--train head"}
 UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
 
 
@@ -341,13 +341,11 @@ class Budget:
 
 def int8_accuracy(run: Run, keep_float: Sequence[str]) -> float | None:
     """Of what a device would answer, where the run's data are on this machine."""
-    data, task = own_data(run), run.recipe.task
+    data = own_data(run)
     if data is None or run.gives_numbers:
         return None
-    every: Any = np.arange(task.count(data.test))
-    test = task.batch(data.test, every)
-    logits = quantise_run(run, keep_float=keep_float).logits(run.as_batch(test.x))
-    return float((logits.argmax(axis=-1) == test.labels).mean())
+    x, labels = run.arrays(data.test)
+    return float((quantise_run(run, keep_float=keep_float).logits(x).argmax(axis=-1) == labels).mean())
 
 
 def drawn(model: Any) -> Any:

@@ -122,10 +122,10 @@ def lesson_of(model: Any, tune: Tune) -> Lesson:
     begin = plan.buffer(value.names[0] if value.names else "x", *value.shape)
     known: dict[Value, Any] = {value: begin}
     done = [forward(plan, step, known) for step in steps[cut:]]
+    plan.logits = known[graph.y]
     plan.backwards = True
-    logits: Buffer = known[graph.y]
-    plan.logits, plan.dlogits = logits, plan.gradient(logits)
-    backward(plan, done, {graph.y: plan.dlogits}, known)
+    plan.dlogits = dlogits = plan.gradient(known[graph.y])
+    backward(plan, done, {graph.y: dlogits}, known)
     plan.close()
     rows: Rows = values[value]
     program.logits = rows.root

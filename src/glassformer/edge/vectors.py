@@ -45,13 +45,13 @@ def vectors_of(run: Run) -> Vectors:
 
 def own_samples(run: Run) -> tuple[np.ndarray, np.ndarray, str] | None:
     """Of the test part of the run's data."""
-    data, task = own_data(run), run.recipe.task
+    data = own_data(run)
     if data is None:
         return None
     try:
-        chosen: Any = np.arange(COUNT) % task.count(data.test)
-        batch = task.batch(data.test, chosen)
-        return run.as_batch(batch.x), np.asarray(batch.labels), f"test samples of {plain(run.recipe.data)}"
+        x, labels = run.arrays(data.test, COUNT)
+        origin = f"test samples of {plain(run.recipe.data)}"
+        return np.resize(x, (COUNT, *x.shape[1:])), np.resize(labels, COUNT), origin
     except (DataError, SettingError):  # of another shape
         return None
 
