@@ -22,7 +22,7 @@ from glassformer.names import last_word
 from glassformer.native.build import kernels
 from glassformer.native.layers import Lowered, heads_of, projected_attention
 from glassformer.native.lower import backward, forward, input_of, params_of, read_by, steps_of, title_of
-from glassformer.native.plan import Buffer, Param, Plan, place
+from glassformer.native.plan import Buffer, Call, Param, Plan, place
 from glassformer.structure import Node, Sum, Value, structure
 
 Tune = Literal["full", "head", "bias"]
@@ -81,6 +81,11 @@ class Lesson:
         return max(self.buffers, self.frozen_at + (self.frozen.arena if self.frozen else 0))
 
     @property
+    def multiply_adds(self) -> int:
+        """Of the matrix products of a step."""
+        return (self.frozen.multiply_adds if self.frozen else 0) + sum(map(products, self.plan.calls))
+
+    @property
     def hazard(self) -> str:
         """Why the weights cannot be updated while backward still goes on; empty: they can."""
         read = [one.name for call in self.plan.forward for one in call.reads if isinstance(one, Param)]
@@ -89,6 +94,20 @@ class Lesson:
         if self.plan.folders:
             return f"the kernels in {self.plan.folders[0]} may read a weight after its gradient"
         return ""
+
+
+def products(call: Call) -> int:
+    """Multiply-adds of a call."""
+    match call.kernel, call.sizes:
+        case "linear_forward" | "linear_backward_x", (int(N), int(I), int(O), *_):
+            return N * I * O
+        case "linear_backward_w", (int(N), int(I), int(O)):
+            return N * I * O if call.writes[0] else 0
+        case "attention_forward", (int(T), int(H), int(D), _):
+            return 2 * T * T * H * D
+        case "attention_backward", (int(T), int(H), int(D), _):
+            return 4 * T * T * H * D
+    return 0
 
 
 def lesson_of(model: Any, tune: Tune) -> Lesson:
