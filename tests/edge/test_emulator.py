@@ -201,7 +201,7 @@ float function(float *x, unsigned n) { memcpy(x + 9, x, n); return sqrtf(x[n]) +
 def test_sizes_and_symbols(target: Target, tmp_path: Path) -> None:
     (tmp_path / "sections.c").write_text(SECTIONS)
     (tmp_path / "other.c").write_text("extern int initial; int other(void) { return initial; }")
-    objects = compiled(target, [tmp_path / "sections.c", tmp_path / "other.c"])
+    objects = compiled(target, [tmp_path / "sections.c", tmp_path / "other.c"], ("-O2",))
     found = sizes(target, objects)
     assert (found.rodata, found.data, found.bss) == (28 + 5, 4, 44)
     assert found.text > 20
