@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.edge.boards import ALL
+from tests.edge.boards import ALL, needs
 
 from glassformer.edge import int8
 from glassformer.edge.amalgamate import folder
@@ -174,6 +174,14 @@ def test_kernels_and_twin_agree_to_the_bit(target: Target, optimised: str) -> No
     for i, case in enumerate(all_cases()):
         found = outcome.values(f"case{i}", case.writes[0].dtype.type)
         assert np.array_equal(found, case.expected, equal_nan=False), f"{case.kernel}, case {i}"
+
+
+@needs("host")
+def test_nothing_is_undefined() -> None:
+    """Least and largest numbers are among the cases: nothing overflows, nothing outside of an array is touched."""
+    sanitizers = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all")
+    strict = replace(find("host"), name="host with sanitizers", flags=sanitizers)
+    assert run(strict, [], program(), ("-O1", f"-I{folder()}"), timeout=60).status == 0
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc"])

@@ -1,16 +1,19 @@
 """Quantised models: the exported C gives what the twin gives, on every target; the answers are those of float."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.edge.boards import ALL
+from tests.data.builders import MNIST, needs_mnist
+from tests.edge.boards import ALL, needs
 from tests.edge.devices import MODELS, STRICT, params_of, predicting, samples_of, written
 
 from glassformer.data import load as load_data
 from glassformer.edge.comparison import compare
 from glassformer.edge.emulator import run
+from glassformer.edge.objects import compiled, sizes
 from glassformer.edge.quantise import QuantisedModel, quantise
 from glassformer.edge.steps import Weight
 from glassformer.edge.targets import Target, find
@@ -63,6 +66,32 @@ def test_trained_vit_answers_as_float_does(pico: QuantisedModel, target: Target,
     assert compared.interval[0] < 0 < compared.interval[1]
     assert np.array_equal(on_target(target, pico, images[:3], tmp_path), found[:3])
     assert pico.layout().arena < 4096
+
+
+@needs("m4")
+@pytest.mark.parametrize(
+    ("plain", "most"), [((), 650_000), (("-U__ARM_FEATURE_DSP",), 850_000)], ids=["SMLAD", "plain"]
+)
+def test_vit_pico_fits_a_small_device(pico: QuantisedModel, plain: Sequence[str], most: int, tmp_path: Path) -> None:
+    images = load_data("mnist-mini").test.images[:2]
+    source = Source("model", "a model", pico.layout(), pico.weights)
+    file, flags = written(source, tmp_path), (*FLAGS, *plain)
+    outcome = run(find("m4"), [file], predicting(source, images), flags)
+    assert np.array_equal(outcome.values("logits", np.float32).reshape(2, -1), pico.logits(images))
+    measured = outcome.measured("predict")
+    assert measured.instructions < most
+    assert source.arena + measured.stack < 4.5 * 1024
+    assert sizes(find("m4"), compiled(find("m4"), [file], flags)).flash < 9.5 * 1024
+
+
+@needs_mnist
+@pytest.mark.slow
+def test_ten_thousand_answers(pico: QuantisedModel) -> None:
+    images, labels = load_data(str(MNIST)).test
+    compared = compare(load().logits(images), pico.logits(images), labels)
+    assert compared.samples == 10_000
+    assert compared.changed <= 50
+    assert compared.difference > -0.001
 
 
 def test_noise_is_told_by_name(pico: QuantisedModel) -> None:

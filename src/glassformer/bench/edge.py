@@ -53,9 +53,7 @@ def boards(names: list[str]) -> list[Target]:
 
 def measure(run: Run, targets: list[Target], variants: tuple[str, ...], level: str, data: str = "") -> Iterator[Result]:
     flags = (level, "-fno-math-errno", "-ffp-contract=fast")
-    test = run.load_data(data or run.recipe.data).test
-    batch = run.recipe.task.batch(test, np.arange(run.recipe.task.count(test)))
-    x, labels = run.as_batch(batch.x), np.asarray(batch.labels)
+    x, labels = run.arrays(run.load_data(data or run.recipe.data).test)
     logits = run.logits(x)
     accuracies: dict[str, float | None] = {"float": float((logits.argmax(axis=-1) == labels).mean())}
     with tempfile.TemporaryDirectory() as folder:

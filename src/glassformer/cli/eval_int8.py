@@ -14,17 +14,14 @@ WORST = 250  # samples on which the noise of each value is measured
 
 def int8_result(run: "Run", data: "Dataset", keep_float: Sequence[str]) -> tuple[dict[str, Any], str]:
     """What --json has; the text."""
-    import numpy as np
-
     from glassformer.edge.comparison import compare
     from glassformer.edge.quantise import quantise_run
 
     if run.recipe.output_axis != "classes":
         raise SettingError(f"eval: --int8 compares classes, and the task {run.recipe.task.name} has none")
     model = quantise_run(run, data.name, keep_float)
-    batch = run.recipe.task.batch(data.test, np.arange(run.recipe.task.count(data.test)))
-    x = run.as_batch(batch.x)
-    found = compare(run.logits(x), model.logits(x), np.asarray(batch.labels))
+    x, labels = run.arrays(data.test)
+    found = compare(run.logits(x), model.logits(x), labels)
     noise = model.noise(x[:WORST])
     low, high = (100 * end for end in found.interval)
     lines = [

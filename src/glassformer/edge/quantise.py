@@ -117,8 +117,8 @@ def quantise_run(run: Run, data: str = "", keep_float: Sequence[str] = ()) -> Qu
         raise DataError(
             f"int8 is calibrated on training data, which cannot be read: {error}; give it by --data"
         ) from None
-    batch = run.recipe.task.batch(train, np.arange(min(CALIBRATION, run.recipe.task.count(train))))
-    return quantise(run.model, run.params, run.as_batch(batch.x), keep_float)
+    samples, _ = run.arrays(train, CALIBRATION)
+    return quantise(run.model, run.params, samples, keep_float)
 
 
 def checked(model: Any, samples: Array, what: str = "samples") -> Array:

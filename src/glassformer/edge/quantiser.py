@@ -201,9 +201,9 @@ class Quantiser:
         writes = tuple(type(one)(self.float_made(one.rows)) for one in step.writes)
         after = tuple(self.values[rows].rows for rows in step.after)
         self.made.steps.append(replace(step, writes=writes, reads=reads, after=after))
-        for one, made in zip(step.writes, writes, strict=True):
-            self.values[one.rows] = Value(made.rows, np.ones(1))
-            self.complete(one.rows, step)
+        rows = step.writes[0].rows  # the others are to work in
+        self.values[rows] = Value(writes[0].rows, np.ones(1))
+        self.complete(rows, step)
 
     def float_made(self, rows: Rows) -> Rows:
         return self.values[rows].rows if rows in self.values else self.rows(rows, "float")

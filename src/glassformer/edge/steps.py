@@ -7,7 +7,7 @@ have whole: attention reads one query, and the keys and values of all tokens. `p
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -52,24 +52,28 @@ class Rows:
         return BYTES[self.c_type]
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """The row of the token whose turn it is."""
 
     rows: Rows
 
 
-class Whole(NamedTuple):
+@dataclass(frozen=True)
+class Whole:
     """All rows."""
 
     rows: Rows
 
 
-class Weight(NamedTuple):
+@dataclass(frozen=True)
+class Weight:
     name: str
     by_row: int = 0  # numbers of it that belong to one token; 0: all of it to each
 
 
-class Turn(NamedTuple):
+@dataclass(frozen=True)
+class Turn:
     """The number of the token whose turn it is."""
 
 

@@ -105,8 +105,8 @@ def lesson_of(model: Any, tune: Tune) -> Lesson:
     done = [forward(plan, step, known) for step in steps[cut:]]
     plan.logits = known[graph.y]
     plan.backwards = True
-    plan.dlogits = plan.gradient(plan.logits)
-    backward(plan, done, {graph.y: plan.dlogits}, known)
+    plan.dlogits = dlogits = plan.gradient(known[graph.y])
+    backward(plan, done, {graph.y: dlogits}, known)
     plan.close()
     rows: Rows = values[value]
     program.logits = rows.root

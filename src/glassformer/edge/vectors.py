@@ -48,10 +48,8 @@ def own_samples(run: Run) -> tuple[np.ndarray, np.ndarray, str] | None:
     try:
         if name in MIRRORS and not (cache_folder() / name).is_dir():
             return None
-        test, task = run.load_data().test, run.recipe.task
-        chosen: Any = np.arange(COUNT) % task.count(test)
-        batch = task.batch(test, chosen)
-        return run.as_batch(batch.x), np.asarray(batch.labels), f"test samples of {plain(name)}"
+        x, labels = run.arrays(run.load_data().test, COUNT)
+        return np.resize(x, (COUNT, *x.shape[1:])), np.resize(labels, COUNT), f"test samples of {plain(name)}"
     except (DataError, FileError, SettingError):  # gone, or of another shape
         return None
 

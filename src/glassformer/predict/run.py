@@ -110,6 +110,13 @@ class Run:
             parts.append(np.asarray(self.compiled_logits(self.params, full))[: len(part)])
         return np.concatenate(parts)
 
+    def arrays(self, samples: Any, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The first samples of a data set's part, as the model reads them, and their labels."""
+        task = self.recipe.task
+        chosen: Any = np.arange(task.count(samples))[:most]
+        batch = task.batch(samples, chosen)
+        return self.as_batch(batch.x), np.asarray(batch.labels)
+
     def as_batch(self, x: np.ndarray) -> np.ndarray:
         """Checked, with the channel axis that grey images may leave out."""
         x = np.asarray(x)
