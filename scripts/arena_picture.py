@@ -56,7 +56,7 @@ def picture(layout: Layout) -> str:
         text(LEFT + KEPT + 6, 46, f"bytes {edge:,} to {layout.arena:,}, enlarged: one row at a time", "#555"),
     ]
     for number, (count, step) in enumerate(steps):
-        times = f"{count} × " if count > 1 else ""
+        times = f"{count} \N{MULTIPLICATION SIGN} " if count > 1 else ""
         said = f"{times}{step.kernel} ({step.layer.removeprefix('blocks.0.')})"
         parts.append(text(16, TOP + LINE * number + 16, said))
     for number, box in enumerate(shown):

@@ -447,7 +447,8 @@ def test_the_command_with_int8(tmp_path: Path) -> None:
 def test_int8_that_cannot_be_exported(tmp_path: Path) -> None:
     words = ("export", load().path, "--to", "c", tmp_path / "out")
     parts = {"train_images": (3, 8, 8), "test_images": (2, 8, 8), "train_labels": (3,), "test_labels": (2,)}
-    np.savez(tmp_path / "small.npz", **{name: np.zeros(shape, np.uint8) for name, shape in parts.items()})
+    arrays: Any = {name: np.zeros(shape, np.uint8) for name, shape in parts.items()}
+    np.savez(tmp_path / "small.npz", **arrays)
     refusals = {
         ("--int8", "--train", "head"): "weights of int8 do not learn; export twice, once --int8 and once --train",
         ("--keep-float", "head"): "--keep-float and --data belong to --int8; add it",
