@@ -18,7 +18,9 @@ Answer = tuple[dict[str, Any], str]  # what --json has besides out, run and to; 
 
 def export(
     run: Annotated[Path, typer.Argument(help="folder written by `glassformer train` or `import`")],
-    out: Annotated[Path, typer.Argument(help="what to write: a folder (hf, c), a file (onnx)")],
+    out: Annotated[
+        Path | None, typer.Argument(help="what to write: a folder (hf, c), a file (onnx); nothing with --plan")
+    ] = None,
     to: Annotated[
         Literal["hf", "onnx", "c"],
         typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file; c: C99 for a device"),
@@ -36,6 +38,19 @@ def export(
         list[str] | None, typer.Option(help="c, with --int8: layers that stay float, as in blocks.0.*")
     ] = None,
     data: Annotated[str | None, typer.Option(help="c, with --int8: data to calibrate on (default: the run's)")] = None,
+    plan: Annotated[
+        bool | None, typer.Option("--plan", help="c: write nothing, print what every variant takes of a device")
+    ] = None,
+    ram: Annotated[str | None, typer.Option(help="c: what does not fit is refused: 64K, 1M or bytes")] = None,
+    flash: Annotated[str | None, typer.Option(help="c: the same of flash: 256K, 1M or bytes")] = None,
+    board: Annotated[str | None, typer.Option(help="c: RAM and flash of a known board: stm32f4, rp2040, …")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="c: whose stack and code are measured: m3, m4, m7, m55, rv32; else the board's, or m4"),
+    ] = None,
+    flags: Annotated[
+        str | None, typer.Option(help='c: the compiler\'s for that; by default "-O2 -ffp-contract=off"')
+    ] = None,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -46,19 +61,26 @@ def export(
     Example: `glassformer export runs/vit-nano-1 --to onnx vit.onnx`, then `onnxruntime.InferenceSession("vit.onnx")`
 
     Example: `glassformer export runs/vit-pico-1 --to c device --int8`, then `make -C device test`
+
+    Example: `glassformer export runs/vit-pico-1 --to c --plan --ram 64K --flash 256K` (or `--board stm32f4`): what fits
     """
     from glassformer.cli.output import report
     from glassformer.predict.run import load
 
     options = {"name": name, "train": train, "optimiser": optimiser, "batch": batch}
     options |= {"int8": int8, "keep_float": keep_float, "data": data}
+    options |= {"plan": plan, "ram": ram, "flash": flash, "board": board, "target": target, "flags": flags}
     given = {option: value for option, value in options.items() if value is not None}
     if given and to != "c":
         names = " and ".join(f"--{option.replace('_', '-')}" for option in given)
         raise SettingError(f"export: {names} would do nothing: --to {to} came, expected --to c")
+    if out is None and not plan:
+        raise typer.BadParameter("nothing says where to write; name a folder or a file after RUN", param_hint="OUT")
+    if out is not None and plan:
+        raise typer.BadParameter(f"--plan writes nothing; leave {out} out", param_hint="OUT")
     loaded = load(run)
     result, text = TARGETS[to](loaded, out, **given)
-    report({"out": str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
+    report({"out": out and str(out), "run": str(loaded.path), "to": to, **result}, text, as_json=json)
 
 
 def to_hf(run: "Run", out: Path) -> Answer:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer.edge.objects import FLAGS, compiled, compiler, scratch
-from glassformer.edge.targets import Target
+from glassformer.edge.targets import Target, available
 from glassformer.errors import EngineError, UnknownNameError
 
 ENDINGS = {  # exit statuses of start/
@@ -61,6 +61,7 @@ def run(
     timeout: float = 30.0,
 ) -> Outcome:
     """Compile the sources and main, C text that may include emulator.h and the sources' headers; run them."""
+    available(target)
     path = program(target, sources, main, flags)
     command = [str(path)]
     if target.qemu:

@@ -1,6 +1,7 @@
 """From a run to a folder of C."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,15 @@ def export(
     optimiser: Optimiser | None = None,
     batch: int = 1,
     int8: QuantisedModel | None = None,
+    check: Callable[[Source], None] = lambda source: None,
 ) -> Exported:
     """Write the C of a run, and all that belongs to it, into the folder `out`.
 
     With `tune` it learns on the device, by default by SGD that updates the weights at once. With `int8` (quantise.py)
-    it predicts with whole numbers.
+    it predicts with whole numbers. `check` may refuse it before anything is written.
     """
     folder = folder_of(run, name, tune, optimiser or optimiser_for(run), batch, int8)
+    check(folder.source)
     files = folder.files
     write(out, files)
     return Exported(out, tuple(sorted(files)), folder.facts)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from zlib import crc32
 
+import numpy as np
+
 from glassformer.edge.training import Lesson
 from glassformer.edge.write import Source, members, values
 from glassformer.errors import SettingError
@@ -54,6 +56,15 @@ class LearningSource(Source):
         return self.state + max(self.layout.arena, self.lesson.work)
 
     @property
+    def flash(self) -> dict[str, dict[str, np.ndarray]]:
+        trained = {name: self.weights[name] for name in self.lesson.trained}
+        return {"weights": {n: one for n, one in self.weights.items() if n not in trained}, "exported": trained}
+
+    @property
+    def api(self) -> tuple[str, ...]:
+        return ("predict", "train_step", "begin", "save", "load", "newest")
+
+    @property
     def errors(self) -> dict[str, int]:
         return super().errors | ERRORS
 
@@ -98,8 +109,7 @@ int {name}_newest(uint32_t *number, const void *slot0, const void *slot1, size_t
         )
 
     def structs(self) -> list[str]:
-        trained = {name: self.weights[name] for name in self.lesson.trained}
-        frozen = {name: array for name, array in self.weights.items() if name not in trained}
+        frozen, trained = self.flash.values()
         const = ["static const struct {", *members(frozen), "} weights = {", *values(frozen), "};", ""]
         types = ["typedef struct {", *members(trained), "} trained_weights;", ""]
         return [*(const if frozen else []), *types, "static const trained_weights exported = {", *values(trained), "};"]

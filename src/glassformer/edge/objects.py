@@ -47,7 +47,7 @@ class Symbol(NamedTuple):
 
 def compiled(target: Target, sources: Iterable[Path], flags: Sequence[str] = FLAGS) -> tuple[Path, ...]:
     """An object for each source. Headers are looked for in the folders of all of them."""
-    available(target)
+    available(target, to_run=False)
     sources = tuple(sources)
     folders = dict.fromkeys(source.parent for source in sources)
     headers = [header for folder in folders for header in sorted(folder.glob("*.h"))]

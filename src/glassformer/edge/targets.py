@@ -113,14 +113,15 @@ def find(name: str) -> Target:
     return TARGETS[name]
 
 
-def missing(target: Target) -> str:
-    """What this machine lacks to compile for the target and to run it, and where it is had; empty: nothing."""
-    lacks = [program for program in (target.compiler, target.qemu) if program and not shutil.which(program)]
+def missing(target: Target, *, to_run: bool = True) -> str:
+    """What this machine lacks to compile for the target, and to run it, and where it is had; empty: nothing."""
+    needed = (target.compiler, target.qemu if to_run else "")
+    lacks = [program for program in needed if program and not shutil.which(program)]
     packages = " ".join(PACKAGES.get(program, program) for program in lacks)
     return f"{target.name} needs {' and '.join(lacks)} (apt-get install {packages})" if lacks else ""
 
 
-def available(target: Target) -> None:
+def available(target: Target, *, to_run: bool = True) -> None:
     """Refuse a target whose compiler or emulator is not installed."""
-    if lacks := missing(target):
+    if lacks := missing(target, to_run=to_run):
         raise EngineError(lacks)

@@ -20,9 +20,9 @@ from glassformer.edge.steps import Rows, program_for, walk
 from glassformer.errors import EngineError
 from glassformer.names import last_word
 from glassformer.native.build import kernels
-from glassformer.native.layers import Lowered, project
+from glassformer.native.layers import Lowered, heads_of, projected_attention
 from glassformer.native.lower import backward, forward, input_of, params_of, read_by, steps_of, title_of
-from glassformer.native.plan import Buffer, Param, Plan, place
+from glassformer.native.plan import Buffer, Call, Param, Plan, place
 from glassformer.structure import Node, Sum, Value, structure
 
 Tune = Literal["full", "head", "bias"]
@@ -81,6 +81,11 @@ class Lesson:
         return max(self.buffers, self.frozen_at + (self.frozen.arena if self.frozen else 0))
 
     @property
+    def multiply_adds(self) -> int:
+        """Of the matrix products of a step."""
+        return (self.frozen.multiply_adds if self.frozen else 0) + sum(map(products, self.plan.calls))
+
+    @property
     def hazard(self) -> str:
         """Why the weights cannot be updated while backward still goes on; empty: they can."""
         read = [one.name for call in self.plan.forward for one in call.reads if isinstance(one, Param)]
@@ -89,6 +94,20 @@ class Lesson:
         if self.plan.folders:
             return f"the kernels in {self.plan.folders[0]} may read a weight after its gradient"
         return ""
+
+
+def products(call: Call) -> int:
+    """Multiply-adds of a call."""
+    match call.kernel, call.sizes:
+        case "linear_forward" | "linear_backward_x", (int(N), int(I), int(O), *_):
+            return N * I * O
+        case "linear_backward_w", (int(N), int(I), int(O)):
+            return N * I * O if call.writes[0] else 0
+        case "attention_forward", (int(T), int(H), int(D), _):
+            return 2 * T * T * H * D
+        case "attention_backward", (int(T), int(H), int(D), _):
+            return 4 * T * T * H * D
+    return 0
 
 
 def lesson_of(model: Any, tune: Tune) -> Lesson:
@@ -169,30 +188,19 @@ def dropout(plan: Plan, node: Node, x: Buffer) -> Lowered:
 
 @entry(layers.SelfAttention)
 def self_attention(plan: Plan, node: Node, x: Buffer) -> Lowered:
-    name, weights, heads = node.name, node.params, node.layer.multi_head  # pyright: ignore[reportAttributeAccessIssue]
-    if not isinstance(heads, layers.MultiHeadAttention) or heads.head_width is not None:
-        raise EngineError(f"a device has heads of width C / H, with keys of their own, only ({name})")
-    _, T, C = map(int, x.shape)
-    H, D = heads.heads, C // heads.heads
-    sizes = (T, H, D, D**-0.5 if heads.scale is None else heads.scale)
-    q, k, v, z = (plan.buffer(f"{name}.{part}", *x.shape) for part in ("q", "k", "v", "z"))
-    pattern = plan.buffer(f"{name}.pattern", H, T, T)
-    to_q = project(plan, weights.w_q, weights.b_q, q, x)
-    to_k = project(plan, weights.w_k, weights.b_k, k, x)
-    to_v = project(plan, weights.w_v, weights.b_v, v, x)
-    plan.call("attention_forward", "attention", (z, pattern), (q, k, v), sizes)
-    y, to_y = z, None
-    if heads.output:
-        y = plan.buffer(f"{name}.y", *x.shape)
-        to_y = project(plan, weights.w_o, weights.b_o, y, z)
+    _, T, H, D, scale = heads_of(node, x)
+    sizes = (T, H, D, scale)
 
-    def backward(dy: Buffer, into: Buffer | None) -> Buffer:
-        dz = to_y(dy, None) if to_y else dy
-        dq, dk, dv = (plan.gradient(part) for part in (q, k, v))
-        dpattern = plan.buffer(f"d{name}.pattern", T)
-        plan.call("attention_backward", "attention", (dq, dk, dv, dpattern, pattern), (q, k, v, dz), sizes)
-        dx = to_q(dq, into)
-        to_k(dk, dx)
-        return to_v(dv, dx)
+    def attend(q: Buffer, k: Buffer, v: Buffer, z: Buffer) -> Any:
+        pattern = plan.buffer(f"{node.name}.pattern", H, T, T)
+        plan.call("attention_forward", "attention", (z, pattern), (q, k, v), sizes)
 
-    return y, backward
+        def backward(dz: Buffer) -> tuple[Buffer, Buffer, Buffer]:
+            dq, dk, dv = (plan.gradient(part) for part in (q, k, v))
+            dpattern = plan.buffer(f"d{node.name}.pattern", T)
+            plan.call("attention_backward", "attention", (dq, dk, dv, dpattern, pattern), (q, k, v, dz), sizes)
+            return dq, dk, dv
+
+        return backward
+
+    return projected_attention(plan, node, x, attend)

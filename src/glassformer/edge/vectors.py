@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import optax
 
+from glassformer.data import Dataset
 from glassformer.data.download import MIRRORS, cache_folder
 from glassformer.edge.learning import LearningSource
 from glassformer.errors import DataError, FileError, SettingError
@@ -43,14 +44,24 @@ def vectors_of(run: Run) -> Vectors:
 
 
 def own_samples(run: Run) -> tuple[np.ndarray, np.ndarray, str] | None:
-    """Of the test part of the run's data, where that lies on this machine: nothing is fetched for them."""
+    """Of the test part of the run's data."""
+    data = own_data(run)
+    if data is None:
+        return None
+    try:
+        x, labels = run.arrays(data.test, COUNT)
+        origin = f"test samples of {plain(run.recipe.data)}"
+        return np.resize(x, (COUNT, *x.shape[1:])), np.resize(labels, COUNT), origin
+    except (DataError, SettingError):  # of another shape
+        return None
+
+
+def own_data(run: Run) -> Dataset | None:
+    """The run's data, where that lies on this machine: nothing is fetched."""
     name = run.recipe.data
     try:
-        if name in MIRRORS and not (cache_folder() / name).is_dir():
-            return None
-        x, labels = run.arrays(run.load_data().test, COUNT)
-        return np.resize(x, (COUNT, *x.shape[1:])), np.resize(labels, COUNT), f"test samples of {plain(name)}"
-    except (DataError, FileError, SettingError):  # gone, or of another shape
+        return None if name in MIRRORS and not (cache_folder() / name).is_dir() else run.load_data()
+    except (DataError, FileError, SettingError):  # gone
         return None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from glassformer import __version__
 from glassformer.edge.amalgamate import amalgamated
 from glassformer.edge.plan import Layout, Loop, Place
-from glassformer.edge.steps import Operand, Row, Rows, Step, Turn, Weight, Whole
+from glassformer.edge.steps import BYTES, Operand, Row, Rows, Step, Turn, Weight, Whole
 from glassformer.native.plan import Constant, word
 from glassformer.native.write import number, shape_text
 
@@ -35,6 +35,22 @@ class Source:
     def arena(self) -> int:
         """Bytes that the caller gives."""
         return self.layout.arena
+
+    @property
+    def constant_bytes(self) -> dict[str, int]:
+        """What lies in flash besides code, by its name in C."""
+        numbers = {word(one.name): 4 * len(one.values) for one in constants_of(self.layout)}
+        return {name: struct_bytes(arrays) for name, arrays in self.flash.items() if arrays} | numbers
+
+    @property
+    def flash(self) -> dict[str, dict[str, np.ndarray]]:
+        """Weights, by the name of the struct that has them."""
+        return {"weights": self.weights}
+
+    @property
+    def api(self) -> tuple[str, ...]:
+        """Functions that can be called, without their prefix."""
+        return ("predict",)
 
     @property
     def errors(self) -> dict[str, int]:
@@ -211,6 +227,14 @@ def members(arrays: dict[str, np.ndarray]) -> list[str]:
 
 def c_type(array: np.ndarray) -> str:
     return f"{array.dtype}_t" if np.issubdtype(array.dtype, np.integer) else "float"
+
+
+def struct_bytes(arrays: dict[str, np.ndarray]) -> int:
+    """As C lays it out: numbers aligned to their own size, the whole to the largest."""
+    items, end = {name: BYTES[c_type(one)] for name, one in arrays.items()}, 0
+    for name, item in items.items():
+        end = -(-end // item) * item + arrays[name].size * item
+    return -(-end // max(items.values())) * max(items.values())
 
 
 def values(arrays: dict[str, np.ndarray]) -> list[str]:

@@ -5,6 +5,7 @@ function from dy to dx that writes down the backward call, as the layer's own `f
 needs its kernel in `c/` and an entry here.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,34 +197,60 @@ def layer_norm(plan: Plan, node: Node, x: Buffer) -> Lowered:
     return y, backward
 
 
+# (q, k, v, z) -> (dz -> dq, dk, dv): writes down how z is computed, and returns how gradients are.
+Attend = Callable[[Buffer, Buffer, Buffer, Buffer], Callable[[Buffer], tuple[Buffer, Buffer, Buffer]]]
+
+
 @register.kernel(layers.SelfAttention)
 def self_attention(plan: Plan, node: Node, x: Buffer) -> Lowered:
-    name, weights, heads = node.name, node.params, node.layer.multi_head  # pyright: ignore[reportAttributeAccessIssue]
-    B, T, _ = x.shape
+    B, T, H, D, scale = heads_of(node, x)
+    name, sizes = node.name, (B, T, T, H, D, scale)
+
+    def attend(q: Buffer, k: Buffer, v: Buffer, z: Buffer) -> Any:
+        pattern = plan.buffer(f"{name}.pattern", B, H, T, f"PADDED({T})")
+        work = plan.buffer(f"{name}.transposed", D, f"PADDED({T})")
+        plan.call("attention_forward", "attention", (z, pattern, work), (q, k, v), sizes)
+
+        def backward(dz: Buffer) -> tuple[Buffer, Buffer, Buffer]:
+            dq, dk, dv = (plan.gradient(part) for part in (q, k, v))
+            transposed = plan.buffer(f"{name}.transposed_v", D, f"PADDED({T})")
+            dscores = plan.buffer(f"d{name}.scores", T, f"PADDED({T})")
+            writes = (dq, dk, dv, transposed, dscores)
+            plan.call("attention_backward", "attention", writes, (q, k, v, pattern, dz), sizes)
+            return dq, dk, dv
+
+        return backward
+
+    return projected_attention(plan, node, x, attend)
+
+
+def heads_of(node: Node, x: Buffer) -> tuple[int, int, int, int, float]:
+    """B, T, H, D, and what scores are multiplied by."""
+    heads: Any = node.layer.multi_head  # pyright: ignore[reportAttributeAccessIssue]
     if not isinstance(heads, layers.MultiHeadAttention) or heads.head_width is not None:
-        raise EngineError(f"the native engine has heads of width C / H, with keys of their own, only ({name})")
-    D = heads.width // heads.heads
+        raise EngineError(f"C has heads of width C / H, with keys of their own, only ({node.name})")
     if heads.scale is not None and heads.scale <= 0:
-        raise EngineError(f"the native engine has attention with a scale above 0 only ({name})")
-    sizes = (B, T, T, heads.heads, D, D**-0.5 if heads.scale is None else heads.scale)
+        raise EngineError(f"C has attention with a scale above 0 only ({node.name})")
+    B, T, C = map(int, x.shape)
+    D = C // heads.heads
+    return B, T, heads.heads, D, D**-0.5 if heads.scale is None else heads.scale
+
+
+def projected_attention(plan: Plan, node: Node, x: Buffer, attend: Attend) -> Lowered:
+    """What stands around attention: queries, keys and values, and the output projection."""
+    name, weights = node.name, node.params
     q, k, v, z = (plan.buffer(f"{name}.{part}", *x.shape) for part in ("q", "k", "v", "z"))
-    pattern = plan.buffer(f"{name}.pattern", B, heads.heads, T, f"PADDED({T})")
-    work = plan.buffer(f"{name}.transposed", D, f"PADDED({T})")
     to_q = project(plan, weights.w_q, weights.b_q, q, x)
     to_k = project(plan, weights.w_k, weights.b_k, k, x)
     to_v = project(plan, weights.w_v, weights.b_v, v, x)
-    plan.call("attention_forward", "attention", (z, pattern, work), (q, k, v), sizes)
+    attend_backward = attend(q, k, v, z)
     y, to_y = z, None
-    if heads.output:
+    if weights.w_o is not None:
         y = plan.buffer(f"{name}.y", *x.shape)
         to_y = project(plan, weights.w_o, weights.b_o, y, z)
 
     def backward(dy: Buffer, into: Buffer | None) -> Buffer:
-        dz = to_y(dy, None) if to_y else dy
-        dq, dk, dv = (plan.gradient(part) for part in (q, k, v))
-        transposed = plan.buffer(f"{name}.transposed_v", D, f"PADDED({T})")
-        dscores = plan.buffer(f"d{name}.scores", T, f"PADDED({T})")
-        plan.call("attention_backward", "attention", (dq, dk, dv, transposed, dscores), (q, k, v, pattern, dz), sizes)
+        dq, dk, dv = attend_backward(to_y(dy, None) if to_y else dy)
         dx = to_q(dq, into)
         to_k(dk, dx)
         return to_v(dv, dx)
