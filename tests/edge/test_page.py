@@ -1,0 +1,41 @@
+"""docs/edge.md: the generated C that it shows is what is written, and its picture is that of the layout."""
+
+from runpy import run_path
+
+import pytest
+from tests.test_docs import ROOT, blocks_in
+
+from glassformer.edge.export import folder_of, optimiser_for
+from glassformer.edge.plan import layout_of
+from glassformer.edge.steps import program_of
+from glassformer.predict.run import load
+
+PAGE = ROOT / "docs" / "edge.md"
+
+
+@pytest.fixture(scope="module")
+def exported() -> list[str]:
+    """All that is written of the model that comes with the package: as it is, and as one that learns."""
+    run = load()
+    folders = [folder_of(run, name, tune, optimiser_for(run), 1) for name, tune in (("", None), ("digits", "head"))]
+    return [text for folder in folders for text in folder.files.values()]
+
+
+def stands_in(lines: list[str], text: str) -> bool:
+    """In this order."""
+    source = iter([line.strip() for line in text.splitlines()])
+    return all(line.strip() in source for line in lines)
+
+
+def test_generated_c_on_the_page(exported: list[str]) -> None:
+    shown = [block.code.splitlines() for block in blocks_in(PAGE, "c") if not block.words]
+    assert len(shown) == 3
+    for lines in shown:
+        assert any(stands_in(lines, text) for text in exported), lines[0]
+        wrong = [lines[0], *reversed(lines[1:]), "int x;"]
+        assert not any(stands_in(wrong, text) for text in exported)
+
+
+def test_the_picture_is_that_of_the_layout() -> None:
+    script = run_path(str(ROOT / "scripts" / "arena_picture.py"))
+    assert script["OUT"].read_text(encoding="utf-8") == script["picture"](layout_of(program_of(load().model)))
