@@ -229,8 +229,9 @@ def test_esp_idf_files(vit: Path) -> None:
 @needs_program("cmake")
 def test_cmake_as_esp_idf_reads_it(vit: Path, tmp_path: Path) -> None:
     (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.13)\nproject(idf NONE)\nset(ESP_PLATFORM 1)\n"
-        'function(idf_component_register)\nmessage(STATUS "registered ${ARGN}")\nendfunction()\n'
+        "cmake_minimum_required(VERSION 3.13)\nproject(idf C)\nset(ESP_PLATFORM 1)\n"
+        'macro(idf_component_register _ source)\nmessage(STATUS "registered ${_};${source};${ARGN}")\n'
+        "add_library(component STATIC ${source})\nset(COMPONENT_LIB component)\nendmacro()\n"
         f'add_subdirectory("{vit}" component)\n'
     )
     done = subprocess.run(["cmake", "-B", tmp_path / "build", tmp_path], capture_output=True, text=True, check=True)

@@ -49,7 +49,7 @@ def export(
         typer.Option(help="c: whose stack and code are measured: m3, m4, m7, m55, rv32; else the board's, or m4"),
     ] = None,
     flags: Annotated[
-        str | None, typer.Option(help='c: the compiler\'s for that; by default "-O2 -ffp-contract=off"')
+        str | None, typer.Option(help='c: the compiler\'s for that; by default "-O2 -ffp-contract=off -fno-math-errno"')
     ] = None,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
