@@ -1,8 +1,11 @@
-"""docs/edge.md: the generated C that it shows is what is written, and its picture is that of the layout."""
+"""docs/edge.md: the generated C that it shows is what is written; its picture and its plan are those of the model."""
 
+import json
+import re
 from runpy import run_path
 
 import pytest
+from tests.cli.command import glassformer
 from tests.test_docs import ROOT, blocks_in
 
 from glassformer.edge.export import folder_of, optimiser_for
@@ -39,3 +42,17 @@ def test_generated_c_on_the_page(exported: list[str]) -> None:
 def test_the_picture_is_that_of_the_layout() -> None:
     script = run_path(str(ROOT / "scripts" / "arena_picture.py"))
     assert script["OUT"].read_text(encoding="utf-8") == script["picture"](layout_of(program_of(load().model)))
+
+
+@pytest.mark.slow
+def test_the_plan_on_the_page() -> None:
+    """What does not depend on the compiler; another training of the same model takes as many bytes."""
+    done = glassformer("export", load().path, "--to", "c", "--plan", "--json")
+    assert done.returncode == 0, done.stderr
+    names = {"--int8": "int8", "--train head": "head", "--train bias": "bias", "--train full": "full", "float": "float"}
+    for one in json.loads(done.stdout)["variants"]:
+        (title,) = (title for title, name in names.items() if name == one["variant"])
+        weights = sum(one["weights"].values())
+        figures = f"{one['arena']:,} . {one['input']} {one['logits']} . . {weights:,} . . {one['multiply_adds']:,} "
+        row = re.escape(f"{title} {figures}").replace(r"\ ", " +").replace(r"\.", r"\S+")
+        assert re.search(f"^{row}", PAGE.read_text(encoding="utf-8"), re.MULTILINE), row
