@@ -20,7 +20,8 @@ PAGE = ROOT / "docs" / "edge.md"
 def exported() -> list[str]:
     """All that is written of the model that comes with the package: as it is, and as one that learns."""
     run = load()
-    folders = [folder_of(run, name, tune, optimiser_for(run), 1) for name, tune in (("", None), ("digits", "head"))]
+    optimiser = optimiser_for(run)
+    folders = [folder_of(run, "", None, optimiser, 1), folder_of(run, "digits", "head", optimiser, 1)]
     return [text for folder in folders for text in folder.files.values()]
 
 
