@@ -16,7 +16,13 @@ from glassformer.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))])
 PAGES = [page for page in PAGES if page.exists()]
-SLOW = {"docs/lens.md", "docs/native.md", "docs/own-models.md", "docs/text.md"}  # they train, compile, draw
+SLOW = {
+    "docs/edge.md",
+    "docs/lens.md",
+    "docs/native.md",
+    "docs/own-models.md",
+    "docs/text.md",
+}  # they train, compile, draw
 
 FENCED = re.compile(r"^[ \t]*```(?P<info>[^`\n]*)\n(?P<code>.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 INLINE_CODE = re.compile(r"`[^`\n]*`")

@@ -422,3 +422,44 @@ def test_the_command(tmp_path: Path) -> None:
     refused = glassformer("export", shipped, "--to", "c", tmp_path / "new", "--optimiser", "sgd")
     assert "--optimiser and --batch belong to --train" in refused.stderr
     assert not (tmp_path / "new").exists()
+
+
+@GCC
+def test_the_command_with_int8(tmp_path: Path) -> None:
+    out, words = tmp_path / "out", ("export", load().path, "--to", "c")
+    done = glassformer(*words, out, "--int8", "--keep-float", "*.attn", "--keep-float", "head")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\nstays float +blocks\.0\.attn, head\n", done.stdout)
+    assert "wrong classes: 0" in passes(out)
+    assert "float blocks_0_attn_w_q_float[256];" in (out / "src/vit_pico_weights.h").read_text()
+    mixed = json.loads((out / MANIFEST).read_text())
+    done = glassformer(*words, out, "--int8", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert "logits: largest difference 0.0e+00, wrong classes: 0" in passes(out)
+    assert "float " not in re.sub(r"float head_y_scale\[10\];", "", (out / "src/vit_pico_weights.h").read_text())
+    assert answer["arena"] < min(mixed["arena"], 4096)
+    assert answer["weights"] < mixed["weights"] < 13928
+    broken = out / "src/vit_pico_weights.h"
+    broken.write_text(re.sub(r"\{(-?)(\d)", r"{\g<1>1\2", broken.read_text(), count=1))
+    assert "FAILED: logits are Python's" in make(out, "test", "CFLAGS=").stdout
+
+
+def test_int8_that_cannot_be_exported(tmp_path: Path) -> None:
+    words = ("export", load().path, "--to", "c", tmp_path / "out")
+    parts = {"train_images": (3, 8, 8), "test_images": (2, 8, 8), "train_labels": (3,), "test_labels": (2,)}
+    arrays: Any = {name: np.zeros(shape, np.uint8) for name, shape in parts.items()}
+    np.savez(tmp_path / "small.npz", **arrays)
+    refusals = {
+        ("--int8", "--train", "head"): "weights of int8 do not learn; export twice, once --int8 and once --train",
+        ("--keep-float", "head"): "--keep-float and --data belong to --int8; add it",
+        ("--int8", "--keep-float", "heads"): "keep-float: no layer fits 'heads'; there are blocks.0.attn, ",
+        ("--int8", "--data", str(tmp_path / "small.npz")): "int8 is calibrated on training data, which cannot be used: "
+        "predict: images of shape (3, 8, 8, 1) came, expected (N, 28, 28, 1); give others by --data",
+        ("--int8", "--data", str(tmp_path / "gone.npz")): "gone.npz: there is no such file",
+    }
+    for more, said in refusals.items():
+        refused = glassformer(*words, *more)
+        assert refused.returncode == 1
+        assert said in refused.stderr
+    assert not (tmp_path / "out").exists()

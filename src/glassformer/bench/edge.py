@@ -20,6 +20,7 @@ from glassformer.edge.quantise import QuantisedModel, quantise_run
 from glassformer.edge.targets import TARGETS, Target, find, missing
 from glassformer.edge.training import Tune, lesson_of
 from glassformer.edge.write import Source
+from glassformer.errors import EngineError, SettingError
 from glassformer.names import named_leaves
 from glassformer.native.write import number
 from glassformer.predict.run import Run
@@ -48,10 +49,17 @@ class Result:
 def boards(names: list[str]) -> list[Target]:
     """Those that can be emulated here; those asked for by name must be."""
     found = [find(name) for name in names or BOARDS]
+    if wrong := [target.name for target in found if target.name not in BOARDS]:
+        raise SettingError(
+            f"bench edge: {wrong[0]} is not emulated, so nothing is counted; there are {', '.join(BOARDS)}"
+        )
     return [target for target in found if not missing(target)] if not names else found
 
 
 def measure(run: Run, targets: list[Target], variants: tuple[str, ...], level: str, data: str = "") -> Iterator[Result]:
+    if run.recipe.output_axis != "classes":
+        raise SettingError(f"{run.path}: bench edge measures models that tell classes, not {run.recipe.task.name}")
+    covered(run)
     flags = (level, "-fno-math-errno", "-ffp-contract=fast")
     x, labels = run.arrays(run.load_data(data or run.recipe.data).test)
     logits = run.logits(x)
@@ -68,7 +76,10 @@ def measure(run: Run, targets: list[Target], variants: tuple[str, ...], level: s
                 (path.parent / name).write_text(text)
             main = program(source, x[0], int(labels[0]))
             for target in targets:
-                measured = emulate(target, [path], main, flags, timeout=SLOW).measured("model")
+                outcome = emulate(target, [path], main, flags, timeout=SLOW)
+                if outcome.status:
+                    raise EngineError(f"{run.path}: {variant} on {target.name} ended with status {outcome.status}")
+                measured = outcome.measured("model")
                 flash = sizes(target, compiled(target, [path], flags)).flash
                 where = (run.path.name, target.name, variant)
                 figures = (measured.instructions, source.arena, measured.stack, flash)

@@ -112,12 +112,11 @@ def quantise(model: Any, params: Any, samples: Array, keep_float: Sequence[str] 
 def quantise_run(run: Run, data: str = "", keep_float: Sequence[str] = ()) -> QuantisedModel:
     """Calibrated on training samples of the run's data set, or of another one."""
     try:
-        train = run.load_data(data or run.recipe.data).train
+        samples, _ = run.arrays(run.load_data(data or run.recipe.data).train, CALIBRATION)
     except (DataError, FileError) as error:
         raise DataError(
-            f"int8 is calibrated on training data, which cannot be read: {error}; give it by --data"
+            f"int8 is calibrated on training data, which cannot be used: {error}; give others by --data"
         ) from None
-    samples, _ = run.arrays(train, CALIBRATION)
     return quantise(run.model, run.params, samples, keep_float)
 
 
