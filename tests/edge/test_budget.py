@@ -322,7 +322,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert re.fullmatch(
         r"glassformer: .*small: --train full does not fit: it takes [\d,]+ bytes of RAM, of [\d,]+; the nearest that "
-        r"does is --train bias: [\d,]+ bytes of RAM, [\d,]+ of flash, test accuracy 90.00 % \(small\)\n",
+        r"does is --train bias: [\d,]+ bytes of RAM, [\d,]+ of flash, test accuracy 90.00 % as exported \(small\)\n",
         refused.stderr,
     )
     assert not out.exists()

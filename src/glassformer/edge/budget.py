@@ -231,8 +231,9 @@ class Nearest(NamedTuple):
     def __str__(self) -> str:
         one = self.variant
         words = WORDS[one.way] if self.depth is None else f"{WORDS[one.way]} at depth {self.depth}"
+        as_exported = "" if one.way in ("float", "int8") else " as exported"  # what it learns there nobody knows
         known = (
-            f"test accuracy {self.accuracy:.2%} ({self.run})".replace("%", " %")
+            f"test accuracy {self.accuracy:.2%}{as_exported} ({self.run})".replace("%", " %")
             if self.accuracy is not None
             else "no run of it is here"
         )
