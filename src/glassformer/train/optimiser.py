@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import optax
 
 from glassformer.errors import SettingError, at_least
+from glassformer.layers.contract import decayed
 from glassformer.names import nearest
 
 # With settings of their own; any other optimiser of optax that needs a learning rate alone is accepted by its name.
-USED = {"sgd": (), "momentum": ("momentum",), "adam": ("b1", "b2"), "adamw": ("b1", "b2", "weight_decay")}
+USED = {"sgd": (), "momentum": ("momentum",), "adam": ("b1", "b2"), "adamw": ("b1", "b2", "weight_decay", "decay")}
 PRESETS = tuple(USED)
 
 
@@ -58,6 +59,7 @@ class Optimiser:
     b1: float = 0.9  # adam, adamw
     b2: float = 0.999
     weight_decay: float = 0.0  # adamw
+    decay: Literal["matrices", "all"] = "all"  # adamw: what it shrinks; matrices: what each layer declares
     clip: float = 0.0  # largest norm of the whole gradient; 0: as it comes
     schedule: Schedule = field(default_factory=Schedule)
 
@@ -113,7 +115,8 @@ class Optimiser:
             case "adam":
                 return optax.adam(rate, b1=self.b1, b2=self.b2)
             case "adamw":
-                return optax.adamw(rate, b1=self.b1, b2=self.b2, weight_decay=self.weight_decay)
+                mask = decayed if self.decay == "matrices" else None
+                return optax.adamw(rate, b1=self.b1, b2=self.b2, weight_decay=self.weight_decay, mask=mask)
             case _:
                 return getattr(optax, self.name)(rate)
 
