@@ -46,9 +46,10 @@ class TrainingProgress(Listener):
         training, optimiser = recipe.training, recipe.optimiser
         self.epochs, self.by_loss = training.epochs, recipe.task.by_loss
         seed = f"seeds {', '.join(map(str, seeds))}" if seeds else f"seed {training.seed}"
+        times = f" x {training.accumulate}" if training.accumulate > 1 else ""
         self.console.print(
             f"{type(recipe.model).__name__} on {data.name} ({recipe.task.count(data.train):,} training {what(recipe)}, "
-            f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}, "
+            f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}{times}, "
             f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed} "
             f"-> {folder}"
         )

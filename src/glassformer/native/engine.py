@@ -318,6 +318,8 @@ def must_be_covered(recipe: Recipe) -> None:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
+    if recipe.training.accumulate > 1:
+        raise EngineError("the native engine does not accumulate gradients (training.accumulate)")
     plan_for(recipe.model, 1)
     for what, is_known in (
         (recipe.task, type(recipe.task) is Classify),

@@ -176,7 +176,7 @@ class Loop(Trainer):
         return [i for i, progress in enumerate(self.progress) if not progress.done]
 
     def run_chunk(self, batches: Any) -> None:
-        first, epoch, batch = self.step, self.epoch + 1, self.recipes[0].training.batch
+        first, epoch, batch = self.step, self.epoch + 1, self.recipes[0].training.samples_of_update
         before = None if self.recipes[1:] else jax.tree.map(lambda leaf: leaf.copy(), self.state)  # it is given away
         start = time.monotonic()
         losses = self.take_steps(batches, min(first + self.steps_at_once, self.engine.steps))

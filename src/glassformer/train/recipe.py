@@ -17,7 +17,8 @@ MOST_SEEDS = 10_000
 @dataclass(frozen=True)
 class Training:
     epochs: int = 5
-    batch: int = 32
+    batch: int = 32  # samples whose gradient is computed at once
+    accumulate: int = 1  # batches whose gradients make one update
     seed: int = 1
     loss: Loss | None = None  # None: the task's own
     label_smoothing: float = 0.0  # of the cross-entropy
@@ -26,13 +27,18 @@ class Training:
     shift: int = 0  # pixels by which a training image may be moved, at random, each way
 
     def __post_init__(self) -> None:
-        at_least("training", 1, epochs=self.epochs, batch=self.batch)
-        if self.batch >= 1 << 31:
-            raise SettingError(f"training: batch is {self.batch:,}, expected less than 2^31")
+        at_least("training", 1, epochs=self.epochs, batch=self.batch, accumulate=self.accumulate)
+        if self.samples_of_update >= 1 << 31:
+            times = "" if self.accumulate == 1 else f", {self.accumulate:,} times"
+            raise SettingError(f"training: batch is {self.batch:,}{times}, expected less than 2^31")
         at_least("training", 0, seed=self.seed, subset=self.subset, samples=self.samples, shift=self.shift)
         if self.seed >= 1 << 63:
             raise SettingError(f"training: seed is {self.seed}, expected less than 2^63")
         LabelSmoothing(self.label_smoothing)  # it refuses what is not a share
+
+    @property
+    def samples_of_update(self) -> int:
+        return self.batch * self.accumulate
 
     def of_an_epoch(self, total: int) -> int:
         return min(self.samples or total, total)

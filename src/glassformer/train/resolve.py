@@ -120,10 +120,11 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
 
 
 def with_batch_of(recipe: Recipe, data: Dataset) -> Training:
-    """A batch of no more samples than an epoch has: memory is taken for all of it."""
+    """A batch of no more samples than an epoch has, and no more batches to an update: memory is taken for all of it."""
     training, (train, _) = recipe.training, split(recipe, data)
     most = training.of_an_epoch(recipe.task.count(train))
-    return dataclasses.replace(training, batch=max(1, min(training.batch, most)))
+    batch = max(1, min(training.batch, most))
+    return dataclasses.replace(training, batch=batch, accumulate=max(1, min(training.accumulate, -(-most // batch))))
 
 
 def held(name: str) -> str:
