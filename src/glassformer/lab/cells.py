@@ -22,7 +22,12 @@ from glassformer.train.settings import to_plain
 
 Kind = Literal["add", "top", "remove", "pair"]
 # Settings that came later, at what was done before them: a cell keeps its key, and its results.
-ADDED = (("optimiser", "decay", "all"), ("training", "accumulate", 1))
+ADDED = (
+    ("optimiser", "decay", "all"),
+    ("optimiser", "groups", []),
+    ("optimiser", "freeze", []),
+    ("training", "accumulate", 1),
+)
 
 
 @dataclass(frozen=True)

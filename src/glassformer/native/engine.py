@@ -318,6 +318,10 @@ def must_be_covered(recipe: Recipe) -> None:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
+    if recipe.optimiser.named:
+        raise EngineError(
+            "the native engine has one learning rate for all parameters (optimiser.groups, optimiser.freeze)"
+        )
     if recipe.training.accumulate > 1:
         raise EngineError("the native engine does not accumulate gradients (training.accumulate)")
     plan_for(recipe.model, 1)

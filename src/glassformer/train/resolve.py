@@ -18,6 +18,7 @@ from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError
+from glassformer.layers.contract import param_shapes
 from glassformer.models import Network
 from glassformer.reading import expanded
 from glassformer.train.limits import weights_must_fit
@@ -113,6 +114,7 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
             data = data._replace(vocabulary=recipe_from(recipe.start).model.input.vocabulary)  # pyright: ignore
     recipe = dataclasses.replace(recipe, model=recipe.model.for_data(data, recipe.task.name))
     recipe.loss  # noqa: B018  it may refuse
+    recipe.optimiser.must_name(param_shapes(recipe.model))
     weights_must_fit(recipe.model)
     recipe = dataclasses.replace(recipe, training=with_batch_of(recipe, data))
     must_survive(recipe)
