@@ -71,6 +71,10 @@ class TrainingProgress(Listener):
         scores = f"test {self.shown(row.test_loss, row.test_accuracy)}"
         if row.val_loss is not None:
             scores += f"  validation {self.shown(row.val_loss, row.val_accuracy)}"
+        if row.ema_test_loss is not None:
+            scores += f"  averaged: test {self.shown(row.ema_test_loss, row.ema_test_accuracy)}"
+        if row.ema_val_loss is not None:
+            scores += f"  validation {self.shown(row.ema_val_loss, row.ema_val_accuracy)}"
         self.console.print(f"epoch {row.epoch:3}  loss {row.loss:.4f}  {scores}  {row.time:.1f} s")
 
     def shown(self, loss: float | None, accuracy: float | None) -> str:

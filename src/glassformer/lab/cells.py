@@ -27,6 +27,7 @@ ADDED = (
     ("optimiser", "groups", []),
     ("optimiser", "freeze", []),
     ("training", "accumulate", 1),
+    ("training", "ema", 0.0),
 )
 
 

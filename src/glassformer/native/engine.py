@@ -324,6 +324,8 @@ def must_be_covered(recipe: Recipe) -> None:
         )
     if recipe.training.accumulate > 1:
         raise EngineError("the native engine does not accumulate gradients (training.accumulate)")
+    if recipe.training.ema:
+        raise EngineError("the native engine keeps no averaged weights (training.ema)")
     plan_for(recipe.model, 1)
     for what, is_known in (
         (recipe.task, type(recipe.task) is Classify),

@@ -27,6 +27,7 @@ class State(NamedTuple):
 
     params: Any
     optimiser: Any
+    ema: Any = None  # averaged weights, where the recipe asks for them
 
 
 class Batches(NamedTuple):
@@ -52,7 +53,9 @@ class JaxEngine:
         self.steps = -(-self.count // recipe.training.samples_of_update)
         optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         optimiser = optimiser if last is None else optax.chain(optimiser, last)
-        batch_must_fit(recipe, self.samples, lambda params: State(params, optimiser.init(params)), len(seeds))
+        batch_must_fit(
+            recipe, self.samples, lambda params: State(params, optimiser.init(params), self.average(params)), len(seeds)
+        )
         self.init_optimiser = self.over_seeds(optimiser.init)
         step = partial(take_step, recipe, optimiser)
         shared = Batches(samples=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]
@@ -70,7 +73,11 @@ class JaxEngine:
         return jax.jit(function, compiler_options=flags, **options)
 
     def start(self, params: Any) -> State:
-        return State(params=params, optimiser=self.init_optimiser(params))
+        return State(params=params, optimiser=self.init_optimiser(params), ema=self.average(params))
+
+    def average(self, params: Any) -> Any:
+        """Averaged weights begin as the first ones; a copy, because a step gives its state away."""
+        return jax.tree.map(jnp.copy, params) if self.recipe.training.ema else None
 
     def batches(self, orders: list[np.ndarray], epoch: int) -> Batches:
         """This epoch's samples, in the given order (one for each seed)."""
@@ -117,7 +124,10 @@ def take_step(
 ) -> tuple[State, Any]:
     loss, dparams = loss_of_step(recipe, state.params, batches, i)
     updates, memory = optimiser.update(dparams, state.optimiser, state.params)
-    return State(params=optax.apply_updates(state.params, updates), optimiser=memory), loss
+    params, keep = optax.apply_updates(state.params, updates), recipe.training.ema
+    # keep * ema + (1 - keep) * params, so that what does not change stays to the bit
+    ema = jax.tree.map(lambda ema, new: ema + (1 - keep) * (new - ema), state.ema, params) if keep else None
+    return State(params=params, optimiser=memory, ema=ema), loss
 
 
 def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any]:

@@ -25,6 +25,7 @@ class Training:
     subset: int = 0  # train on the first so many samples alone (of running text: tokens); 0: on all
     samples: int = 0  # in an epoch, drawn anew for each; 0: all there are
     shift: int = 0  # pixels by which a training image may be moved, at random, each way
+    ema: float = 0.0  # what the averaged weights keep of themselves at each update; 0: there are none
 
     def __post_init__(self) -> None:
         at_least("training", 1, epochs=self.epochs, batch=self.batch, accumulate=self.accumulate)
@@ -34,6 +35,10 @@ class Training:
         at_least("training", 0, seed=self.seed, subset=self.subset, samples=self.samples, shift=self.shift)
         if self.seed >= 1 << 63:
             raise SettingError(f"training: seed is {self.seed}, expected less than 2^63")
+        if not 0 <= self.ema < 1:
+            raise SettingError(
+                f"training: ema is {self.ema}, expected 0 (no averaged weights) to below 1, such as 0.999"
+            )
         LabelSmoothing(self.label_smoothing)  # it refuses what is not a share
 
     @property
