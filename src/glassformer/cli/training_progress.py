@@ -46,9 +46,10 @@ class TrainingProgress(Listener):
         training, optimiser = recipe.training, recipe.optimiser
         self.epochs, self.by_loss = training.epochs, recipe.task.by_loss
         seed = f"seeds {', '.join(map(str, seeds))}" if seeds else f"seed {training.seed}"
+        times = f" x {training.accumulate}" if training.accumulate > 1 else ""
         self.console.print(
             f"{type(recipe.model).__name__} on {data.name} ({recipe.task.count(data.train):,} training {what(recipe)}, "
-            f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}, "
+            f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}{times}, "
             f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed} "
             f"-> {folder}"
         )
@@ -70,6 +71,10 @@ class TrainingProgress(Listener):
         scores = f"test {self.shown(row.test_loss, row.test_accuracy)}"
         if row.val_loss is not None:
             scores += f"  validation {self.shown(row.val_loss, row.val_accuracy)}"
+        if row.ema_test_loss is not None:
+            scores += f"  averaged: test {self.shown(row.ema_test_loss, row.ema_test_accuracy)}"
+        if row.ema_val_loss is not None:
+            scores += f"  validation {self.shown(row.ema_val_loss, row.ema_val_accuracy)}"
         self.console.print(f"epoch {row.epoch:3}  loss {row.loss:.4f}  {scores}  {row.time:.1f} s")
 
     def shown(self, loss: float | None, accuracy: float | None) -> str:

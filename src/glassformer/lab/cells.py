@@ -21,6 +21,14 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.settings import to_plain
 
 Kind = Literal["add", "top", "remove", "pair"]
+# Settings that came later, at what was done before them: a cell keeps its key, and its results.
+ADDED = (
+    ("optimiser", "decay", "all"),
+    ("optimiser", "groups", []),
+    ("optimiser", "freeze", []),
+    ("training", "accumulate", 1),
+    ("training", "ema", 0.0),
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,9 @@ def key_of(recipe: Recipe) -> str:
     """Of what decides the numbers. Which engine computes them, on how many threads, does not."""
     plain = to_plain(replace(recipe, training=replace(recipe.training, seed=0)))
     plain["engine"] = {"rng": recipe.engine.rng}
+    for part, name, default in ADDED:
+        if plain[part][name] == default:
+            del plain[part][name]
     return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

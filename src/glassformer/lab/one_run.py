@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from glassformer.data.dataset import Dataset
@@ -82,17 +83,32 @@ class Cells(Trainer):
 
     def end_epoch(self) -> None:
         if self.held_out is not None and not self.failed_in.all():
-            self.validation.append(self.accuracies(self.held_out))
+            self.validation.append(self.accuracies(self.kept(), self.held_out))
 
-    def accuracies(self, samples: Any) -> np.ndarray:
-        return np.atleast_1d(self.engine.score(self.state.params, samples).accuracy)
+    def kept(self) -> Any:
+        """Of each run the averaged weights, where there are any and validation data shows the last to be no better."""
+        params, ema = self.state.params, self.state.ema
+        if ema is None or self.held_out is None:
+            return params if ema is None else ema
+        better = self.accuracies(params, self.held_out) > self.accuracies(ema, self.held_out)
+        if not self.recipes[1:]:
+            return params if better[0] else ema
+
+        def pick(last: Any, average: Any) -> Any:
+            return jnp.where(better.reshape(-1, *(1,) * (last.ndim - 1)), last, average)
+
+        return jax.tree.map(pick, params, ema)
+
+    def accuracies(self, params: Any, samples: Any) -> np.ndarray:
+        return np.atleast_1d(self.engine.score(params, samples).accuracy)
 
     def records(self, keys: Sequence[str], train: Any, test: Any, start: float) -> list[Record]:
         """One for each run, when they are over. The time since `start` is shared by all."""
         self.run()
-        tests = None if self.failed_in.all() else self.accuracies(test)
+        kept = self.kept()
+        tests = None if self.failed_in.all() else self.accuracies(kept, test)
         seconds = (time.monotonic() - start) / len(keys)
-        here = jax.device_get(self.state.params)
+        here = jax.device_get(kept)
         records = []
         for i, (key, recipe) in enumerate(zip(keys, self.recipes, strict=True)):
             own, failed = self.one(here, i), int(self.failed_in[i])

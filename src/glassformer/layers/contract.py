@@ -6,6 +6,9 @@ layer.backward(params, cache, dy)  -> (dx, dparams)   derived by hand; dx has th
 
 A layer is a frozen dataclass of settings: hashable, so it may be a static argument of `jax.jit`. Everything
 differentiable that comes in sits in `x`. Masks, labels and random keys are keyword-only and have no gradient.
+
+Weight decay of matrices alone shrinks what has two axes or more. A layer of which that is not true (a table whose rows
+are looked up, the biases of four gates) names in its Params what is decayed: `decayed = ("w_x", "w_h")`.
 """
 
 import inspect
@@ -32,6 +35,18 @@ class Layer(Protocol):
 def param_shapes(layer: Layer) -> Any:
     """The shapes of a layer's params. Nothing is drawn, nothing compiled."""
     return jax.eval_shape(layer.init, jax.eval_shape(jax.random.key, 0))
+
+
+def decayed(params: Any) -> Any:
+    """Which arrays are decayed where only matrices are, as a tree of the same structure: as declared, else by rank."""
+    if params is None or jax.tree_util.all_leaves([params]):
+        return None if params is None else params.ndim >= 2
+    inner = jax.tree.map(decayed, params, is_leaf=lambda node: node is not params)
+    declared = getattr(params, "decayed", None)
+    if declared is None:
+        return inner
+    every, none = (jax.tree.map(lambda _, flag=flag: flag, inner) for flag in (True, False))
+    return none._replace(**{name: getattr(every, name) for name in declared})
 
 
 def keywords(layer: Layer) -> dict[str, inspect.Parameter]:

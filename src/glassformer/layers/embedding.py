@@ -19,6 +19,7 @@ from glassformer.shapes import Array, Float, Integer, Key
 
 class Params(NamedTuple):
     emb: Float[Array, "V C"]
+    decayed = ()
 
 
 class Cache(NamedTuple):

@@ -35,6 +35,7 @@ class Params(NamedTuple):
     w_h: Float[Array, "O 3 O"]
     b_x: Float[Array, "3 O"] | None
     b_h: Float[Array, "3 O"] | None
+    decayed = ("w_x", "w_h")
 
 
 class Cache(NamedTuple):

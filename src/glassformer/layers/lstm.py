@@ -34,6 +34,7 @@ class Params(NamedTuple):
     w_h: Float[Array, "O 4 O"]
     b_x: Float[Array, "4 O"] | None
     b_h: Float[Array, "4 O"] | None
+    decayed = ("w_x", "w_h")
 
 
 class Cache(NamedTuple):

@@ -99,6 +99,7 @@ def drawn_with(key: Key | None) -> Key:
 
 class Params(NamedTuple):
     pos: Float[Array, "M C"] | None  # None where the table is fixed
+    decayed = ()
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from glassformer.shapes import Array, Float, Integer, Key
 
 class Params(NamedTuple):
     table: Float[Array, "R H"]
+    decayed = ()
 
 
 class Inputs(NamedTuple):

@@ -13,6 +13,7 @@ import optax
 
 from glassformer.errors import EngineError, ShapeError
 from glassformer.layers import Layer
+from glassformer.layers.contract import decayed, param_shapes
 from glassformer.losses import CrossEntropy, LabelSmoothing
 from glassformer.native import build
 from glassformer.native.cores import MOST_THREADS, cores
@@ -35,7 +36,7 @@ class Job(ctypes.Structure):
     """host.h's `job`."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("images", "labels", "order", "shifts", "rates")),
+        *((name, ctypes.c_void_p) for name in ("images", "labels", "order", "shifts", "rates", "ends")),
         *((name, ctypes.c_void_p) for name in ("params", "m", "v", "losses", "space")),
         *(
             (name, ctypes.c_int32)
@@ -73,6 +74,7 @@ class NativeEngine:
         self.inputs = self.program.inputs(inputs)
         self.optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         self.rates = rates_of(recipe, self.steps)
+        self.ends = ends_of_decay(recipe)
         self.shards = shards_of(plan, recipe.training.batch)
         self.space = self.program.space(Job(batch=recipe.training.batch, threads=self.threads, shards=self.shards))
 
@@ -116,6 +118,7 @@ class NativeEngine:
             order=address(batches.order),
             shifts=address(batches.shifts),
             rates=address(batches.rates),
+            ends=address(self.ends),
             params=address(flat.params),
             m=address(flat.m),
             v=address(flat.v),
@@ -294,6 +297,15 @@ def rates_of(recipe: Recipe, steps: int) -> np.ndarray:
     return np.array(np.broadcast_to(np.asarray(rate(np.arange(steps * epochs)), np.float32), steps * epochs))
 
 
+def ends_of_decay(recipe: Recipe) -> np.ndarray:
+    """Where spans of parameters end that are decayed, not decayed, decayed and so on; the first may be empty."""
+    shapes = param_shapes(recipe.model)
+    sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
+    flags = jax.tree.leaves(decayed(shapes)) if recipe.optimiser.decay == "matrices" else [True] * len(sizes)
+    each = np.repeat(flags, sizes)
+    return np.append(np.flatnonzero(np.diff(each, prepend=True)), len(each)).astype(np.int32)
+
+
 def samples_at_once(model: Layer, batch: int) -> int:
     """One sample's tokens fill the tiles of a product; where all products have one row a sample, several are needed."""
     products = [call for call in plan_for(model, 1, training=False).forward if call.kernel == "linear_forward"]
@@ -306,6 +318,14 @@ def must_be_covered(recipe: Recipe) -> None:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
+    if recipe.optimiser.named:
+        raise EngineError(
+            "the native engine has one learning rate for all parameters (optimiser.groups, optimiser.freeze)"
+        )
+    if recipe.training.accumulate > 1:
+        raise EngineError("the native engine does not accumulate gradients (training.accumulate)")
+    if recipe.training.ema:
+        raise EngineError("the native engine keeps no averaged weights (training.ema)")
     plan_for(recipe.model, 1)
     for what, is_known in (
         (recipe.task, type(recipe.task) is Classify),

@@ -6,6 +6,7 @@ progress and Ctrl-C, and a resumed run takes the very same steps. With several s
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -26,14 +27,15 @@ class State(NamedTuple):
 
     params: Any
     optimiser: Any
+    ema: Any = None  # averaged weights, where the recipe asks for them
 
 
 class Batches(NamedTuple):
-    """What an epoch reads: all samples, and which of them each step takes."""
+    """What an epoch reads: all samples, and which of them each batch holds. A step takes one batch or several."""
 
     samples: Any  # arrays of all samples, as the task has them
-    order: jax.Array  # (steps, batch); the last row is padded with samples that weigh nothing
-    weights: jax.Array  # (steps, batch)
+    order: jax.Array  # (batches, batch); the last row is padded with samples that weigh nothing
+    weights: jax.Array  # (batches, batch)
     key: jax.Array  # of this epoch
 
 
@@ -48,10 +50,12 @@ class JaxEngine:
         self.total = recipe.task.count(train)
         self.count = recipe.training.of_an_epoch(self.total)
         self.samples = jax.tree.map(jnp.asarray, train)
-        self.steps = -(-self.count // recipe.training.batch)
+        self.steps = -(-self.count // recipe.training.samples_of_update)
         optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         optimiser = optimiser if last is None else optax.chain(optimiser, last)
-        batch_must_fit(recipe, self.samples, lambda params: State(params, optimiser.init(params)), len(seeds))
+        batch_must_fit(
+            recipe, self.samples, lambda params: State(params, optimiser.init(params), self.average(params)), len(seeds)
+        )
         self.init_optimiser = self.over_seeds(optimiser.init)
         step = partial(take_step, recipe, optimiser)
         shared = Batches(samples=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]
@@ -69,14 +73,18 @@ class JaxEngine:
         return jax.jit(function, compiler_options=flags, **options)
 
     def start(self, params: Any) -> State:
-        return State(params=params, optimiser=self.init_optimiser(params))
+        return State(params=params, optimiser=self.init_optimiser(params), ema=self.average(params))
+
+    def average(self, params: Any) -> Any:
+        """Averaged weights begin as the first ones; a copy, because a step gives its state away."""
+        return jax.tree.map(jnp.copy, params) if self.recipe.training.ema else None
 
     def batches(self, orders: list[np.ndarray], epoch: int) -> Batches:
         """This epoch's samples, in the given order (one for each seed)."""
         batch = self.recipe.training.batch
-        shape = (self.steps, batch)
+        shape = (-(-self.count // batch), batch)
         padded = [np.resize(order, shape).astype(np.int32) for order in orders]
-        weights = (np.arange(self.steps * batch) < self.count).astype(np.float32).reshape(shape)
+        weights = (np.arange(prod(shape)) < self.count).astype(np.float32).reshape(shape)
         keys = [key_of(seed, epoch) for seed in self.seeds]
         single = len(self.seeds) == 1
         return Batches(
@@ -116,24 +124,45 @@ def take_step(
 ) -> tuple[State, Any]:
     loss, dparams = loss_of_step(recipe, state.params, batches, i)
     updates, memory = optimiser.update(dparams, state.optimiser, state.params)
-    return State(params=optax.apply_updates(state.params, updates), optimiser=memory), loss
+    params, keep = optax.apply_updates(state.params, updates), recipe.training.ema
+    # keep * ema + (1 - keep) * params, so that what does not change stays to the bit
+    ema = jax.tree.map(lambda ema, new: ema + (1 - keep) * (new - ema), state.ema, params) if keep else None
+    return State(params=params, optimiser=memory, ema=ema), loss
 
 
 def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any]:
-    """Loss and gradient of the step's own samples, with its own shifts and its own dropout."""
+    """Loss and gradient of a step: of its batch, or means over the labels of those that it accumulates."""
+    several = recipe.training.accumulate
+    if several == 1:
+        return loss_of_batch(recipe, params, batches, i)[:2]
+
+    def add(j: Any, sums: Any) -> Any:
+        loss, dparams, weight = loss_of_batch(recipe, params, batches, j)
+        return jax.tree.map(lambda total, value: total + weight * value, sums, (loss, dparams, 1.0))
+
+    nothing = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params), 0.0)
+    last = jnp.minimum((i + 1) * several, len(batches.order))  # an epoch's last step may have fewer
+    loss, dparams, weight = lax.fori_loop(i * several, last, add, nothing)
+    return jax.tree.map(lambda total: total / weight, (loss, dparams))
+
+
+def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any, Any]:
+    """Loss and gradient of a batch, with its own shifts and its own dropout; the weight of its labels."""
     chosen = batches.order[i]
     key_draw, key_model = keys_of_step(batches.key, i)
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
-    return loss_and_gradient(
+    weights = label_weights(batch, batches.weights[i])
+    loss, dparams = loss_and_gradient(
         recipe.model,
         recipe.loss,
         params,
         shifted(key_draw, batch.x, recipe.training.shift),
         labels=batch.labels,
-        weights=label_weights(batch, batches.weights[i]),
+        weights=weights,
         key=key_model,
         **batch.keywords,
     )
+    return loss, dparams, jnp.sum(weights)
 
 
 def key_of(seed: int, epoch: int) -> Any:

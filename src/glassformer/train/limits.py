@@ -44,7 +44,8 @@ def batch_must_fit(recipe: Recipe, samples: Any, start: Any, seeds: int) -> None
 
     traced, (_, cache) = jax.make_jaxpr(forward, return_shape=True)(params, batch.x, batch.keywords)
     kept = sum(bytes for _, bytes in cache_bytes(cache, traced.jaxpr))
-    needed = seeds * (bytes_of(jax.eval_shape(start, params)) + bytes_of(params) + kept)
+    gradients = 2 if recipe.training.accumulate > 1 else 1  # and their sum
+    needed = seeds * (bytes_of(jax.eval_shape(start, params)) + gradients * bytes_of(params) + kept)
     what = f"training: a batch of {count:,}" + (f" for each of {seeds} seeds" if seeds > 1 else "")
     must_fit(needed, what, "make it smaller, or the model: --batch, model.width, model.depth", SettingError)
 

@@ -26,6 +26,7 @@ from glassformer.train.run_folder import Progress, Row, RunFolder
 from glassformer.train.warm_start import warm_start
 
 CHUNK_SECONDS = 0.5  # how long a chunk should take: progress shows, and Ctrl-C is heard
+SCORES = ("test_accuracy", "val_accuracy", "test_loss", "val_loss")
 SAVE_SECONDS = 60.0  # between saves within an epoch; at its end the state is always saved
 
 
@@ -176,7 +177,7 @@ class Loop(Trainer):
         return [i for i, progress in enumerate(self.progress) if not progress.done]
 
     def run_chunk(self, batches: Any) -> None:
-        first, epoch, batch = self.step, self.epoch + 1, self.recipes[0].training.batch
+        first, epoch, batch = self.step, self.epoch + 1, self.recipes[0].training.samples_of_update
         before = None if self.recipes[1:] else jax.tree.map(lambda leaf: leaf.copy(), self.state)  # it is given away
         start = time.monotonic()
         losses = self.take_steps(batches, min(first + self.steps_at_once, self.engine.steps))
@@ -217,15 +218,28 @@ class Loop(Trainer):
 
     def end_epoch(self) -> None:
         params, recipe, active = self.state.params, self.recipes[0], self.active
-        test = self.engine.score(params, self.data.test)
-        held_out = None if self.validation is None else self.engine.score(params, self.validation)
+        scores = [
+            (None, None) if weights is None or samples is None else self.engine.score(weights, samples)
+            for weights in (params, self.state.ema)
+            for samples in (self.data.test, self.validation)
+        ]
         losses, lr = self.loss_sum / self.engine.count, rate_of(recipe, self.engine, self.epoch)
 
         def row(of: Callable[[np.ndarray], Any], seconds: float) -> Row:
-            scores = [(None, None) if score is None else score for score in (test, held_out)]
             values = [None if value is None else float(of(np.atleast_1d(value))) for score in scores for value in score]
-            accuracy, loss, val_accuracy, val_loss = values
-            return Row(self.epoch, float(of(losses)), seconds, accuracy, val_accuracy, lr, loss, val_loss)
+            accuracy, loss, val_accuracy, val_loss, *ema = values
+            return Row(
+                self.epoch,
+                float(of(losses)),
+                seconds,
+                accuracy,
+                val_accuracy,
+                lr,
+                loss,
+                val_loss,
+                *ema[::2],
+                *ema[1::2],
+            )
 
         share = self.seconds / len(self.folders)  # of the one program that trains them all
         mean = row(np.mean, self.seconds)
@@ -233,7 +247,8 @@ class Loop(Trainer):
         for i in active:
             self.progress[i] = after_epoch(recipe, self.progress[i], row(lambda values, i=i: values[i], share))
             if self.progress[i].best_epoch == self.epoch:  # before the state: killed in between, the epoch is repeated
-                kept = self.one(params, i)
+                averaged = self.progress[i].best.keeps_average(by_loss=recipe.task.by_loss)
+                kept = self.one(self.state.ema if averaged else params, i)
                 self.folders[i].save_model(self.recipes[i], kept, self.data.classes, self.epoch)
         self.save(active)
         self.listener.epoch(mean)
@@ -314,19 +329,22 @@ def best(rows: tuple[Row, ...], min_delta: float, *, by_loss: bool = False) -> i
 
 
 def goodness(row: Row, by_loss: bool) -> float | None:
-    if not by_loss:
-        return row.val_accuracy
-    return None if row.val_loss is None else -row.val_loss
+    """Of the weights that the epoch would keep."""
+    return row.goodness("ema_" if row.keeps_average(by_loss=by_loss) else "", by_loss=by_loss)
 
 
 def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
     """The outcome of a run, as `--json` prints it. Scores are those of the weights that were kept."""
-    params = param_shapes(recipe.model)
+    params, best = param_shapes(recipe.model), progress.best
+    averaged = best.keeps_average(by_loss=recipe.task.by_loss)
+
+    def scores(weights: str, called: str = "") -> dict[str, float | None]:
+        return {called + name: getattr(best, weights + name) for name in SCORES}
+
+    both = {"weights": "averaged" if averaged else "last", **scores("", "last_"), **scores("ema_", "ema_")}
     return {
-        "test_accuracy": progress.best.test_accuracy,
-        "val_accuracy": progress.best.val_accuracy,
-        "test_loss": progress.best.test_loss,
-        "val_loss": progress.best.val_loss,
+        **scores("ema_" if averaged else ""),
+        **(both if recipe.training.ema else {}),
         "loss": progress.rows[-1].loss,
         "epochs": progress.epoch,
         "best_epoch": progress.best_epoch,

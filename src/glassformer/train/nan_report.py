@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.names import named_leaves, recording, visiting
 from glassformer.train.engines import Engine
-from glassformer.train.jax_engine import State, loss_of_step
+from glassformer.train.jax_engine import State, loss_of_batch
 
 
 def all_finite(params: Any) -> bool:
@@ -31,8 +31,12 @@ def explain(engine: Engine, before: State, batches: Any, first: int, step: int, 
         what = f"after step {step} of epoch {epoch} the parameter {parameter} is not finite"
     else:
         seen: dict[str, Any] = {}
-        with visiting(recording(seen)):
-            loss_of_step(engine.recipe, state.params, engine.for_jax(batches), step)
+        given, several = engine.for_jax(batches), engine.recipe.training.accumulate
+        for batch in range(step * several, min((step + 1) * several, len(given.order))):
+            with visiting(recording(seen)):
+                loss_of_batch(engine.recipe, state.params, given, batch)
+            if first_non_finite(seen):
+                break
         value = first_non_finite(seen) or "the loss itself"
         what = f"at step {step + 1} of epoch {epoch} the loss is not finite; the first such value is {value}"
     return (

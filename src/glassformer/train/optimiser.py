@@ -2,7 +2,9 @@
 
 import inspect
 from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
 from functools import cache
+from math import isfinite
 from typing import Any, Literal
 
 import jax
@@ -10,11 +12,13 @@ import jax.numpy as jnp
 import optax
 
 from glassformer.errors import SettingError, at_least
-from glassformer.names import nearest
+from glassformer.layers.contract import decayed
+from glassformer.names import named_leaves, nearest, with_leaves
 
 # With settings of their own; any other optimiser of optax that needs a learning rate alone is accepted by its name.
-USED = {"sgd": (), "momentum": ("momentum",), "adam": ("b1", "b2"), "adamw": ("b1", "b2", "weight_decay")}
+USED = {"sgd": (), "momentum": ("momentum",), "adam": ("b1", "b2"), "adamw": ("b1", "b2", "weight_decay", "decay")}
 PRESETS = tuple(USED)
+REST, FROZEN = "rest", "frozen"  # what no group names, and what does not learn
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,18 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Group:
+    """Parameters with a learning rate of their own."""
+
+    pattern: str  # of their dotted names: head.*
+    rate: float  # times the learning rate; 0: they are frozen
+
+    def __post_init__(self) -> None:
+        if not (self.rate >= 0 and isfinite(self.rate)):
+            raise SettingError(f"optimiser: the rate of {self.pattern!r} is {self.rate}, expected a number from 0")
+
+
+@dataclass(frozen=True)
 class Optimiser:
     name: str = "sgd"
     lr: float = 0.01
@@ -58,8 +74,11 @@ class Optimiser:
     b1: float = 0.9  # adam, adamw
     b2: float = 0.999
     weight_decay: float = 0.0  # adamw
+    decay: Literal["matrices", "all"] = "all"  # adamw: what it shrinks; matrices: what each layer declares
     clip: float = 0.0  # largest norm of the whole gradient; 0: as it comes
     schedule: Schedule = field(default_factory=Schedule)
+    groups: tuple[Group, ...] = ()  # by name; of several that match, the first
+    freeze: tuple[str, ...] = ()  # patterns of the names of parameters that stay as they are; before groups
 
     def __post_init__(self) -> None:
         if not self.lr > 0:
@@ -100,9 +119,50 @@ class Optimiser:
             raise SettingError(f"optimiser: {self.name} cannot be used here: {error}") from None
 
     def transformation(self, steps_per_epoch: int, epochs: int) -> optax.GradientTransformation:
-        rate = self.schedule.rate(self.lr, steps_per_epoch, epochs)
-        update = self.update(rate)
-        return optax.chain(optax.clip_by_global_norm(self.clip), update) if self.clip else update
+        def rated(times: float) -> optax.GradientTransformation:
+            return self.update(self.schedule.rate(times * self.lr, steps_per_epoch, epochs))
+
+        update, clip = rated(1.0), optax.clip_by_global_norm(self.clip)
+        if self.named:
+            own = {str(i): rated(group.rate) for i, group in enumerate(self.named) if group.rate}
+            update = optax.partition({REST: update, FROZEN: unchanged(), **own}, self.labels)
+            clip = optax.masked(clip, self.learns)
+        return optax.chain(clip, update) if self.clip else update
+
+    @property
+    def named(self) -> tuple[Group, ...]:
+        """All groups in the order in which they are asked."""
+        return (*(Group(pattern, 0.0) for pattern in self.freeze), *self.groups)
+
+    def labels(self, params: Any) -> Any:
+        """Of each parameter: the number of its group."""
+
+        def label(name: str) -> str:
+            found = ((str(i), group.rate) for i, group in enumerate(self.named) if fnmatchcase(name, group.pattern))
+            number, rate = next(found, (REST, 1.0))
+            return number if rate else FROZEN
+
+        return with_leaves(params, {name: label(name) for name in named_leaves(params)})
+
+    def learns(self, params: Any) -> Any:
+        return jax.tree.map(lambda label: label != FROZEN, self.labels(params))
+
+    def must_name(self, params: Any) -> None:
+        """Refuse a pattern that no parameter's name matches, and a recipe by which nothing learns."""
+        names = list(named_leaves(params))
+        for group in self.named:
+            if not any(fnmatchcase(name, group.pattern) for name in names):
+                parts = [".".join(name.split(".")[:n]) + ".*" for name in names for n in range(1, 1 + name.count("."))]
+                near = nearest(group.pattern, [*dict.fromkeys(parts), *names])
+                tops = dict.fromkeys(part for part in parts if part.count(".") == 1)
+                raise SettingError(
+                    f"optimiser: no parameter is called {group.pattern!r}{near}; there are {', '.join(tops or names)}"
+                )
+        if not any(jax.tree.leaves(self.learns(params))):
+            patterns = ", ".join(repr(group.pattern) for group in self.named if not group.rate)
+            raise SettingError(
+                f"optimiser: every parameter is frozen (by {patterns}), so nothing would learn; name fewer of them"
+            )
 
     def update(self, rate: Any) -> optax.GradientTransformation:
         match self.name:
@@ -113,9 +173,15 @@ class Optimiser:
             case "adam":
                 return optax.adam(rate, b1=self.b1, b2=self.b2)
             case "adamw":
-                return optax.adamw(rate, b1=self.b1, b2=self.b2, weight_decay=self.weight_decay)
+                mask = decayed if self.decay == "matrices" else None
+                return optax.adamw(rate, b1=self.b1, b2=self.b2, weight_decay=self.weight_decay, mask=mask)
             case _:
                 return getattr(optax, self.name)(rate)
+
+
+def unchanged() -> optax.GradientTransformation:
+    """Nothing is added, and nothing remembered. x + -0.0 is x to the bit, which of 0.0 is not true where x is -0.0."""
+    return optax.stateless(lambda updates, _: jax.tree.map(lambda update: jnp.full_like(update, -0.0), updates))
 
 
 @cache

@@ -17,22 +17,33 @@ MOST_SEEDS = 10_000
 @dataclass(frozen=True)
 class Training:
     epochs: int = 5
-    batch: int = 32
+    batch: int = 32  # samples whose gradient is computed at once
+    accumulate: int = 1  # batches whose gradients make one update
     seed: int = 1
     loss: Loss | None = None  # None: the task's own
     label_smoothing: float = 0.0  # of the cross-entropy
     subset: int = 0  # train on the first so many samples alone (of running text: tokens); 0: on all
     samples: int = 0  # in an epoch, drawn anew for each; 0: all there are
     shift: int = 0  # pixels by which a training image may be moved, at random, each way
+    ema: float = 0.0  # what the averaged weights keep of themselves at each update; 0: there are none
 
     def __post_init__(self) -> None:
-        at_least("training", 1, epochs=self.epochs, batch=self.batch)
-        if self.batch >= 1 << 31:
-            raise SettingError(f"training: batch is {self.batch:,}, expected less than 2^31")
+        at_least("training", 1, epochs=self.epochs, batch=self.batch, accumulate=self.accumulate)
+        if self.samples_of_update >= 1 << 31:
+            times = "" if self.accumulate == 1 else f", {self.accumulate:,} times"
+            raise SettingError(f"training: batch is {self.batch:,}{times}, expected less than 2^31")
         at_least("training", 0, seed=self.seed, subset=self.subset, samples=self.samples, shift=self.shift)
         if self.seed >= 1 << 63:
             raise SettingError(f"training: seed is {self.seed}, expected less than 2^63")
+        if not 0 <= self.ema < 1:
+            raise SettingError(
+                f"training: ema is {self.ema}, expected 0 (no averaged weights) to below 1, such as 0.999"
+            )
         LabelSmoothing(self.label_smoothing)  # it refuses what is not a share
+
+    @property
+    def samples_of_update(self) -> int:
+        return self.batch * self.accumulate
 
     def of_an_epoch(self, total: int) -> int:
         return min(self.samples or total, total)

@@ -18,6 +18,7 @@ from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError
+from glassformer.layers.contract import param_shapes
 from glassformer.models import Network
 from glassformer.reading import expanded
 from glassformer.train.limits import weights_must_fit
@@ -113,6 +114,7 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
             data = data._replace(vocabulary=recipe_from(recipe.start).model.input.vocabulary)  # pyright: ignore
     recipe = dataclasses.replace(recipe, model=recipe.model.for_data(data, recipe.task.name))
     recipe.loss  # noqa: B018  it may refuse
+    recipe.optimiser.must_name(param_shapes(recipe.model))
     weights_must_fit(recipe.model)
     recipe = dataclasses.replace(recipe, training=with_batch_of(recipe, data))
     must_survive(recipe)
@@ -120,10 +122,11 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
 
 
 def with_batch_of(recipe: Recipe, data: Dataset) -> Training:
-    """A batch of no more samples than an epoch has: memory is taken for all of it."""
+    """A batch of no more samples than an epoch has, and no more batches to an update: memory is taken for all of it."""
     training, (train, _) = recipe.training, split(recipe, data)
     most = training.of_an_epoch(recipe.task.count(train))
-    return dataclasses.replace(training, batch=max(1, min(training.batch, most)))
+    batch = max(1, min(training.batch, most))
+    return dataclasses.replace(training, batch=batch, accumulate=max(1, min(training.accumulate, -(-most // batch))))
 
 
 def held(name: str) -> str:

@@ -1,10 +1,10 @@
 """A run folder: everything about one run, each file written whole.
 
 recipe.toml         fully resolved: enough to repeat the run
-model.safetensors   the best weights by validation (the last, where nothing is held out)
+model.safetensors   the best weights by validation (the last, where nothing is held out), averaged if they are no worse
 state.safetensors   where training stands: weights, optimiser, random state, epoch, step: resume is exact
 tokenizer.json      of a run on texts: its symbols
-log.csv             epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss
+log.csv             epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss; of averaged weights ema_…
 metrics.json        the result
 curves.png          loss and accuracy over the epochs
 .lock               while a process trains the run
@@ -54,6 +54,20 @@ class Row:
     lr: float
     test_loss: float | None = None  # nats for each label
     val_loss: float | None = None
+    ema_test_accuracy: float | None = None  # of the averaged weights, where there are any
+    ema_val_accuracy: float | None = None
+    ema_test_loss: float | None = None
+    ema_val_loss: float | None = None
+
+    def keeps_average(self, *, by_loss: bool) -> bool:
+        """Whether the averaged weights are the ones to keep: validation data shows none better, or there is none."""
+        last, ema = (self.goodness(weights, by_loss=by_loss) for weights in ("", "ema_"))
+        return self.ema_test_loss is not None and (last is None or ema is None or ema >= last)
+
+    def goodness(self, weights: str, *, by_loss: bool) -> float | None:
+        """On validation data, the higher the better; `weights`: nothing for the last ones, or `ema_`."""
+        score = getattr(self, f"{weights}val_loss" if by_loss else f"{weights}val_accuracy")
+        return -score if by_loss and score is not None else score
 
 
 @dataclass(frozen=True)
@@ -202,10 +216,15 @@ class RunFolder:
 
     def save_log(self, rows: tuple[Row, ...]) -> None:
         lines = ["epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss"]
+        with_average = any(row.ema_test_loss is not None for row in rows)
+        if with_average:
+            lines[0] += ",ema_test_accuracy,ema_val_accuracy,ema_test_loss,ema_val_loss"
         for row in rows:
-            scores = ("" if score is None else f"{100 * score:.2f}" for score in (row.test_accuracy, row.val_accuracy))
-            losses = ("" if loss is None else f"{loss:.6f}" for loss in (row.test_loss, row.val_loss))
-            line = f"{row.epoch},{row.loss:.6f},{row.time:.3f},{','.join(scores)},{row.lr:.6g},{','.join(losses)}"
+            scores, losses = in_percent(row.test_accuracy, row.val_accuracy), in_nats(row.test_loss, row.val_loss)
+            line = f"{row.epoch},{row.loss:.6f},{row.time:.3f},{scores},{row.lr:.6g},{losses}"
+            if with_average:
+                scores = in_percent(row.ema_test_accuracy, row.ema_val_accuracy)
+                line += f",{scores},{in_nats(row.ema_test_loss, row.ema_val_loss)}"
             lines.append(line)
         write_whole(self.path / "log.csv", "\n".join(lines) + "\n")
 
@@ -214,6 +233,14 @@ class RunFolder:
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         write_whole(self.path / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+
+
+def in_percent(*scores: float | None) -> str:
+    return ",".join("" if score is None else f"{100 * score:.2f}" for score in scores)
+
+
+def in_nats(*losses: float | None) -> str:
+    return ",".join("" if loss is None else f"{loss:.6f}" for loss in losses)
 
 
 def with_prefix(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

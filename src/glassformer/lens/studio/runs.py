@@ -118,7 +118,7 @@ def row_of(line: dict[str, str]) -> dict[str, Any]:
     row: dict[str, Any] = {
         field.name: float(line[field.name]) if line.get(field.name) else None for field in fields(Row)
     }
-    for name in ("test_accuracy", "val_accuracy"):
+    for name in ("test_accuracy", "val_accuracy", "ema_test_accuracy", "ema_val_accuracy"):
         row[name] = None if row[name] is None else row[name] / 100
     return {**row, "epoch": int(line["epoch"])}
 

@@ -38,6 +38,7 @@ typedef struct {
     const int32_t *order;   /* (count): which sample comes when */
     const int32_t *shifts;  /* (count, 2): rows and columns by which each is moved, or NULL */
     const float *rates;     /* (last): learning rate of each step */
+    const int32_t *ends;    /* of spans of parameters that are decayed, not, decayed, …; the last is PARAMETERS */
     float *params, *m, *v;  /* (PARAMETERS) each; m and v where the optimiser has them */
     float *losses;          /* (last) */
     float *space;           /* gf_training_space() floats, aligned to 64 bytes */
@@ -154,8 +155,12 @@ static void update(const job *work, int step, float *gradient, int from, int to)
     if (work->optimiser == SGD) sgd(p, g, n, lr);
     else if (work->optimiser == MOMENTUM) momentum(p, work->m + from, g, n, lr, work->momentum);
     else
-        adamw(p, work->m + from, work->v + from, g, n, lr, work->b1, work->b2, work->eps, work->weight_decay,
-              work->done + step - work->first + 1);
+        for (int at = from, end, span = 0; at < to; at = end) {
+            while (work->ends[span] <= at) span++;
+            end = work->ends[span] < to ? work->ends[span] : to;
+            adamw(work->params + at, work->m + at, work->v + at, gradient + at, end - at, lr, work->b1, work->b2, work->eps,
+                  span % 2 ? 0.0f : work->weight_decay, work->done + step - work->first + 1);
+        }
 }
 
 static float loss_of(const training *all)
