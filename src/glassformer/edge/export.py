@@ -114,9 +114,10 @@ def smoothing_of(run: Run) -> float:
 
 
 def optimiser_for(run: Run, name: str = "sgd") -> Optimiser:
-    """With the settings of the run's own, where it is the same. The learning rate is an argument in C."""
+    """With the settings of the run's own, where it is the same. The learning rate is an argument in C, and all
+    that a device trains has the same rate and the same decay."""
     own = run.recipe.optimiser
-    return replace(own, clip=0.0) if own.name == name else Optimiser(name=name)
+    return replace(own, clip=0.0, decay="all", groups=(), freeze=()) if own.name == name else Optimiser(name=name)
 
 
 def c_name(text: str) -> str:
