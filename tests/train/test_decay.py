@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 
+from glassformer.edge.export import optimiser_for
 from glassformer.errors import SettingError
 from glassformer.layers import LSTM, Embedding, Layer, Linear, Positions
 from glassformer.layers.contract import decayed, param_shapes
@@ -117,3 +119,8 @@ def test_natively_decayed_it_resumes_to_the_bit(tmp_path: Path, monkeypatch: pyt
         fit.train(recipe, small_data(), tmp_path / "cut", Stop(after=1))
     assert fit.resume(tmp_path / "cut")["engine"] == "native"
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_device_decays_all_that_it_trains() -> None:
+    run: Any = SimpleNamespace(recipe=Recipe(optimiser=replace(MATRICES, clip=1.0, freeze=("head.*",))))
+    assert optimiser_for(run, "adamw") == replace(MATRICES, decay="all")

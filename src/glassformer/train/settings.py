@@ -44,7 +44,7 @@ def from_plain(expected: Any, value: Any, where: str = "") -> Any:
     if (value is None and types.NoneType in members) or any(is_one(type(value), member) for member in members):
         return value
     inner = typing.get_args(expected)[0] if typing.get_origin(expected) is tuple else None
-    if (dataclasses.is_dataclass(inner) or has_choices(inner)) and isinstance(value, list | tuple):
+    if inner and isinstance(value, list | tuple) and (dataclasses.is_dataclass(inner) or has_choices(inner)):
         return tuple(from_plain(inner, one, f"{where}.{i}") for i, one in enumerate(value))
     given = dict(value) if isinstance(value, dict) else {"kind": value}
     classes: list[Any] = [member for member in members if dataclasses.is_dataclass(member)]
