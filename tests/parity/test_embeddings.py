@@ -31,7 +31,7 @@ RAGGED = [
     "mat",
     "cat Zebra",
 ]
-SIZES = {"hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 17, "num_hidden_layers": 2}
+SIZES: dict[str, Any] = {"hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 17, "num_hidden_layers": 2}
 FLAGS = ("pooling_mode_cls_token", "pooling_mode_mean_tokens", "pooling_mode_max_tokens")
 
 

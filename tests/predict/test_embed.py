@@ -96,7 +96,7 @@ def test_a_long_text_is_refused_or_cut(encoder: Run) -> None:
     assert encoder.tokeniser
     short = encoder.tokeniser.decode(encoder.tokeniser.encode(text)[:11])
     np.testing.assert_allclose(found, encoder.embed([short])[0], atol=1e-6)
-    narrow = replace(encoder, recipe=replace(encoder.recipe, task=replace(encoder.recipe.task, longest=5)))
+    narrow = replace(encoder, recipe=replace(encoder.recipe, task=Embed(longest=5)))
     with pytest.raises(DataError, match="the run's context takes 3; shorten it by"):
         narrow.embed(["<up> one"])
 
