@@ -116,6 +116,9 @@ def test_other_commands_say_what_the_run_is_for(run: Run) -> None:
     ):
         said = glassformer(*words)
         assert (said.returncode, hint in said.stderr) == (1, True), said.stderr
+    for words in (("view", run.path, "<up> one"), ("trace", run.path, "<up> one", "--grad")):
+        said = glassformer(*words)
+        assert (said.returncode, "no labels, and so no loss and no gradient" in said.stderr) == (1, True), said.stderr
     said = glassformer("info", run.path)
     assert f"embeddings, first of the tokens, normalised: glassformer embed {run.path}" in said.stdout
 

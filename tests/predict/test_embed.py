@@ -126,7 +126,7 @@ def test_it_gives_no_answers(encoder: Run) -> None:
     for ask in (lambda: encoder.answer(["<up>"]), encoder.load_data, encoder.score, encoder.evaluate):
         with pytest.raises(DataError, match="this run gives embeddings, and no answers: glassformer embed "):
             ask()
-    with pytest.raises(DataError, match="this task has no labels to learn from"):
+    with pytest.raises(DataError, match="this task has no labels, and so no loss"):
         Embed().batch(None, np.arange(1))  # pyright: ignore[reportArgumentType]
 
 

@@ -215,7 +215,7 @@ def picture(names: list[str], vectors: "np.ndarray", title: str) -> bytes:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.scatter(*places.T, s=36, color="#2f6fb0", zorder=3)
-    right = places[:, 0] > np.median(places[:, 0])
+    right = places[:, 0] > 0.5
     for side in (False, True):
         of_side = sorted(np.flatnonzero(right == side), key=lambda i: places[i, 1])
         heights = spread([float(places[i, 1]) for i in of_side])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from glassformer.errors import DataError, SettingError, at_least
+from glassformer.losses import Loss
 from glassformer.shapes import Array, Integer
 from glassformer.train.tasks.task import Batch, Task
 
@@ -25,8 +26,19 @@ class Embed(Task):
         check_pooling(self.pooling)
         at_least("embed", 0, longest=self.longest)
 
+    @property
+    def loss(self) -> Loss:
+        raise no_labels()
+
     def batch(self, samples: object, chosen: Integer[Array, "B"]) -> Batch:
-        raise DataError("embed: this task has no labels to learn from; train with another one, such as --task classify")
+        raise no_labels()
+
+
+def no_labels() -> DataError:
+    return DataError(
+        "embed: this task has no labels, and so no loss and no gradient; another one starts from the same weights: "
+        "glassformer train --from RUN --task classify"
+    )
 
 
 def check_pooling(pooling: str) -> None:
