@@ -7,7 +7,7 @@ import pytest
 
 from glassformer.errors import CheckpointError, GlassformerError, SettingError
 from glassformer.hub import pooling
-from glassformer.hub.folder import read_folder
+from glassformer.hub.folder import read_folder, write_folder
 from glassformer.hub.run import write_run
 from glassformer.predict.run import load
 from glassformer.train.tasks import Embed
@@ -38,7 +38,13 @@ def test_it_is_kept_with_the_run(tmp_path: Path) -> None:
     assert found.model == MODELS["masked"].bert
     assert found.notes[1] == "do_lower_case: the case of letters is left to the tokeniser"
     write_run(tmp_path / "run", found)
-    assert load(tmp_path / "run").recipe.task == Embed("first", normalise=True, longest=7)
+    run = load(tmp_path / "run")
+    assert run.recipe.task == Embed("first", normalise=True, longest=7)
+    for task in (run.recipe.task, Embed("mean")):
+        out = tmp_path / f"out-{task}"
+        write_folder(out, run.model, run.params, task=task)
+        again = read_folder(out)
+        assert (again.model, again.task) == (run.model, task)
     assert read_folder(folder, architecture="BertForMaskedLM").task is None
 
 

@@ -18,6 +18,8 @@ from glassformer.hub import settings
 from glassformer.hub.safe_files import file_in, json_in, told
 from glassformer.hub.settings import shown
 from glassformer.models.bert import BERT
+from glassformer.models.model import Network
+from glassformer.structure import structure
 from glassformer.train.tasks.embed import Embed, Pooling
 
 MODULES, POOLING, CONFIG = "modules.json", "1_Pooling", "config.json"
@@ -59,6 +61,22 @@ def task_from(layout: Layout | None, model: BERT) -> tuple[Embed, list[str]]:
         raise CheckpointError(f"{POOLING}: vectors of {layout.width} numbers, and the model gives {model.width}")
     longest = 0 if layout.longest >= model.text.context else layout.longest
     return Embed(layout.pooling, layout.normalise, longest), layout.notes
+
+
+def layout_of(task: Embed, model: Network) -> dict[str, Any]:
+    """The files that say it, by name; `read_layout` reads them."""
+    steps = {"Transformer": "", "Pooling": POOLING} | ({"Normalize": "2_Normalize"} if task.normalise else {})
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(steps.items())
+    ]
+    context, width = structure(model).y.shape[1:]
+    flags = {flag: KNOWN[word] == task.pooling for flag, word in FLAGS.items()}
+    return {
+        MODULES: modules,
+        f"{POOLING}/{CONFIG}": {"word_embedding_dimension": width, **flags},
+        LENGTH: {"max_seq_length": task.longest or context, "do_lower_case": False},
+    }
 
 
 @dataclass(frozen=True)
