@@ -47,7 +47,7 @@ unfinished = 3
 '''
 COMMANDS = [
     *(("train",), ("eval",), ("predict",), ("attend",), ("trace",), ("info",), ("gradcheck",), ("data",), ("bench",)),
-    *(("generate",), ("import",), ("export",), ("template",)),
+    *(("generate",), ("import",), ("export",), ("template",), ("embed",)),
     *(("view",), ("studio",), ("investigate",), ("diagnose",)),
     *(
         ("bench", "gradients"),

@@ -20,6 +20,7 @@ from glassformer.errors import CheckpointError, DataError, FileError, Glassforme
 from glassformer.hub import bert, gpt2, safe_files, vit
 from glassformer.hub.folder import read_folder, write_folder
 from glassformer.models import MLP, ViT
+from glassformer.train.tasks import Embed
 
 from .builders import MODELS, build, build_shards, drawn, halves, raw_safetensors, tensors_of, write_json
 
@@ -319,8 +320,11 @@ def test_heads_of_bert(tmp_path: Path) -> None:
     body = {name: value for name, value in tensors_of("masked").items() if not name.startswith("cls.")} | others
     folder = build(tmp_path / "none", "masked", architectures=["BertModel"])
     save_file({name.removeprefix("bert."): value for name, value in body.items()}, folder / "model.safetensors")
-    with pytest.raises(SettingError, match=r"BertModel has no head, .* say which one"):
-        read_folder(folder)
+    encoder = read_folder(folder)
+    assert (encoder.model, encoder.task) == (plain.model.bert, Embed())
+    equal(encoder.params, plain.params.bert)
+    assert encoder.notes[0] == both.notes[0]
+    assert encoder.notes[1].startswith("no modules.json that says how to pool: the mean over the tokens")
     with pytest.raises(SettingError, match=r"'BertForTags' came \(did you mean"):
         read_folder(folder, architecture="BertForTags")
     found = read_folder(folder, architecture=bert.NEXT)

@@ -19,6 +19,7 @@ from glassformer.cli.bench import bench
 from glassformer.cli.bench_fine_tuning import fine_tuning
 from glassformer.cli.data import data
 from glassformer.cli.diagnose import diagnose
+from glassformer.cli.embed import embed
 from glassformer.cli.eval import eval_
 from glassformer.cli.export import export
 from glassformer.cli.generate import generate
@@ -48,6 +49,7 @@ app = typer.Typer(
 app.command()(train)
 app.command("eval")(eval_)
 app.command()(predict)
+app.command()(embed)
 app.command()(attend)
 app.command()(trace)
 app.command()(view)

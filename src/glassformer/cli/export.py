@@ -87,7 +87,8 @@ def to_hf(run: "Run", out: Path) -> Answer:
     from glassformer.hub.folder import read_config, write_folder
 
     tokeniser_json = None if run.tokeniser is None else run.tokeniser.to_json()
-    write_folder(out, run.model, run.params, tokeniser_json=tokeniser_json, classes=run.classes)
+    task = run.recipe.task
+    write_folder(out, run.model, run.params, tokeniser_json=tokeniser_json, classes=run.classes, task=task)
     (architecture,) = read_config(out)["architectures"]
     files = sorted(file.name for file in out.iterdir())
     text = f'{", ".join(files)}\nwrote {out}: transformers.{architecture}.from_pretrained("{out}")'

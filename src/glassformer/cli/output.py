@@ -1,7 +1,8 @@
 """The one place that prints results: a text for people, or, with --json, one JSON object as the last line of stdout."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -20,9 +21,16 @@ def report(result: dict[str, Any], text: str | Table, *, as_json: bool) -> None:
 
 def progress(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:
     """The items, with a bar on stderr while they are worked through; no bar where stderr is not a terminal."""
+    with counted(total, label) as count:
+        for item in items:
+            yield item
+            count(1)
+
+
+@contextmanager
+def counted(total: int, label: str) -> Iterator[Callable[[int], None]]:
+    """The same bar, for work that tells how many items it has done."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=total)
-        for item in items:
-            yield item
-            bar.advance(task)
+        yield lambda count: bar.advance(task, count)

@@ -52,8 +52,10 @@ def trace(
 
     loaded = load("" if str(run) == "-" else run)
     trace_input = trace_input_of(loaded, input_)
-    way_back = {"labels": trace_input.labels, "weights": trace_input.weights, "loss": loaded.recipe.loss}
-    whole = lens.trace(loaded.model, loaded.params, trace_input.x, **(way_back if grad else {}), **trace_input.keywords)
+    way_back = (
+        {"labels": trace_input.labels, "weights": trace_input.weights, "loss": loaded.recipe.loss} if grad else {}
+    )
+    whole = lens.trace(loaded.model, loaded.params, trace_input.x, **way_back, **trace_input.keywords)
     found, shown = findings(whole), whole if match is None else whole.match(match)
     if out is not None:
         save(shown, out, run=str(loaded.path), input=input_)

@@ -20,11 +20,13 @@ from glassformer.files import write_whole
 from glassformer.hub.format import Folder, Imported
 from glassformer.hub.formats import FORMATS, format_named, format_of
 from glassformer.hub.lazy_tensors import WHOLE, lazy_tensors, precision_notes
+from glassformer.hub.pooling import layout_of
 from glassformer.hub.safe_files import file_in, read_json, told
 from glassformer.hub.settings import shown
 from glassformer.hub.tokeniser_files import CONFIG as TOKENISER_CONFIG
 from glassformer.hub.tokeniser_files import TOKENISER, Exported, read_tokeniser
 from glassformer.models.model import Network
+from glassformer.train.tasks import Embed, Task
 
 CONFIG = "config.json"
 
@@ -67,7 +69,13 @@ def with_tokeniser(found: Imported, tokeniser: Tokeniser | None) -> Imported:
 
 
 def write_folder(
-    path: Path, model: Network, params: Any, *, tokeniser_json: str | None = None, classes: tuple[str, ...] = ()
+    path: Path,
+    model: Network,
+    params: Any,
+    *,
+    tokeniser_json: str | None = None,
+    classes: tuple[str, ...] = (),
+    task: Task | None = None,
 ) -> None:
     """The settings come last, so that a folder with a config.json is complete; one that has it already is refused."""
     if (path / CONFIG).exists():
@@ -84,10 +92,11 @@ def write_folder(
     if exported is not None:
         write_whole(path / TOKENISER, exported.json())
         write_json(path / TOKENISER_CONFIG, exported.config())
-    for name, content in known.files(model, config).items():
+    layout = layout_of(task, model) if isinstance(task, Embed) else {}
+    for name, content in {**known.files(model, config), **layout}.items():
         write_json(path / name, content)
     write_json(path / CONFIG, config | {"dtype": "float32"})
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any] | list[Any]) -> None:
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

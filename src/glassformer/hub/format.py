@@ -12,6 +12,7 @@ import numpy as np
 
 from glassformer.hub.tokeniser_files import SpecialTokens
 from glassformer.models import Network, Text
+from glassformer.train.tasks import Task
 
 BATCH, MOST_TOKENS = 2, 16  # of an input that is drawn to compare
 
@@ -30,6 +31,7 @@ class Imported:
     notes: list[str]  # what a person should know: left out, converted, new
     classes: tuple[str, ...] = ()  # names; none where the model does not classify
     tokeniser_json: str | None = None
+    task: Task | None = None  # None: the model's usual one
 
 
 class Given(NamedTuple):
@@ -53,6 +55,7 @@ class Format:
     states: Callable[[Any], list[str]]  # our names, in the order of their hidden_states
     special_tokens: SpecialTokens | None = None  # None: it reads no texts
     heads: tuple[str, ...] = ()  # to choose from
+    bare: type[Network] | None = None  # the class of ours that has none of them
     files: Callable[[Any, Mapping[str, Any]], dict[str, Any]] = lambda model, config: {}  # beside the config
     logits: Callable[[Any, Imported, str], Any] = lambda answer, found, theirs: answer.logits  # None: of another head
 

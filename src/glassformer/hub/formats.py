@@ -24,7 +24,7 @@ def format_named(config: Mapping[str, Any]) -> Format:
 
 def format_of(model: Network) -> Format:
     for known in FORMATS.values():
-        if isinstance(model, known.model):
+        if isinstance(model, (known.model, known.bare or known.model)):
             return known
     names = ", ".join(sorted(known.model.__name__ for known in FORMATS.values()))
     raise SettingError(f"{type(model).__name__} has no counterpart among Hugging Face models; those that have: {names}")

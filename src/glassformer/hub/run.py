@@ -18,7 +18,7 @@ def write_run(path: Path, found: Imported) -> None:
         for name in RECIPE, SEEDS, STATE, WEIGHTS:
             if (path / name).exists() and not (name == WEIGHTS and was_killed(path / name)):
                 raise FileError(f"{path}: holds {name} already; choose another folder with --out, or remove it")
-        recipe = Recipe(model=found.model, task=TASKS[found.model.tasks[0]](), data="")
+        recipe = Recipe(model=found.model, task=found.task or TASKS[found.model.tasks[0]](), data="")
         if found.tokeniser_json is not None:
             folder.save_tokeniser(Tokeniser.from_json(found.tokeniser_json, TOKENISER))
         folder.save_model(recipe, found.params, found.classes, epoch=0)

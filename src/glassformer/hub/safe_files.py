@@ -11,18 +11,20 @@ from glassformer.hub.settings import shown
 from glassformer.reading import MOST_JSON
 
 
-def file_in(folder: Path, name: str) -> Path | None:
-    """The file of that name, or None where there is none."""
-    if not name or name in (".", "..") or any(sign in name for sign in "/\\\0:"):
-        raise CheckpointError(f"{folder}: {shown(name)} came as the name of a file, expected a plain one inside it")
-    path = folder / name
+def file_in(folder: Path, name: str, sub: str = "") -> Path | None:
+    """The file of that name, or None where there is none; `sub`: in this folder of the folder."""
+    for one in (sub, name) if sub else (name,):
+        if not one or one in (".", "..") or any(sign in one for sign in "/\\\0:"):
+            raise CheckpointError(f"{folder}: {shown(one)} came as the name of a file, expected a plain one inside it")
+    path = folder / sub / name
     try:
         if not path.is_symlink() and not path.exists():
             return None
         real = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{path}: cannot be reached: {error}; copy the file itself into the folder") from None
-    if real.parent not in homes(folder):
+    home, *blobs = homes(folder)
+    if real.parent not in (home / sub, *blobs):
         raise CheckpointError(f"{path}: leads out of the folder, to {real}; copy the file itself into it")
     if not real.is_file():
         raise CheckpointError(f"{path}: is not a file")
@@ -47,8 +49,8 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def json_in(folder: Path, name: str) -> dict[str, Any] | None:
-    path = file_in(folder, name)
+def json_in(folder: Path, name: str, sub: str = "") -> dict[str, Any] | None:
+    path = file_in(folder, name, sub)
     return None if path is None else read_json(path)
 
 

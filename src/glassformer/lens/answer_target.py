@@ -6,6 +6,7 @@ masked       the logits of the likeliest symbol at every <mask>
 tag          the logits of the likeliest class at every symbol of the text
 span         the logits of the start and of the end
 translate    the logits of every symbol that is written, <end> included
+embed        all numbers of every token
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from glassformer.lens.token_maps import shown
 from glassformer.predict.reading import tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.probabilities import softmax
-from glassformer.train.tasks import Masked, Span, Tag, Translate
+from glassformer.train.tasks import Embed, Masked, Span, Tag, Translate
 from glassformer.train.tasks.sequences import symbol
 
 
@@ -30,6 +31,8 @@ class AnswerTarget(NamedTuple):
 def answer_target(run: Run, given: EncodedInput, logits: np.ndarray) -> AnswerTarget:
     """Of the logits of that text."""
     task, dy = run.recipe.task, np.zeros(logits.shape, np.float32)
+    if isinstance(task, Embed):
+        return AnswerTarget("an embedding", None, dy + 1)
     if run.gives_numbers:
         found = ", ".join(f"{name} {value:.6g}" for name, value in zip(run.classes, logits[0], strict=True))
         return AnswerTarget(found, None, dy + 1)

@@ -30,18 +30,30 @@ def inside(reading: Reading) -> slice:
 
 def logits_of(run: "Run", readings: list[Reading], rows: list[list[int]]) -> list[np.ndarray]:
     """What the model makes of each row; places behind its end are there, and mean nothing."""
-    context = context_of(run)
-    check_lengths(readings, rows, context)
+    return computed(run, readings, rows, forward, context_of(run))
+
+
+def computed(
+    run: "Run",
+    readings: list[Reading],
+    rows: list[list[int]],
+    compute: Callable[..., Any],
+    most: int,
+    listener: Callable[[int], None] = lambda count: None,
+) -> list[np.ndarray]:
+    """What `compute(model, params, ids, keep)` makes of each row, of at most so many tokens; in their order."""
+    check_lengths(readings, rows, most)
     found: list[Any] = [None] * len(rows)
     pad = tokeniser_of(run).id_of("pad") or 0
-    length = partial(room, most=context) if "keep" in keywords(run.model) else int  # else it cannot be told of padding
+    length = partial(room, most=most) if "keep" in keywords(run.model) else int  # else it cannot be told of padding
     for numbers, copies in in_batches(rows, length):
         ids, keep = filled([rows[i] for i in copies], pad)
         behind = ((0, 0), (0, length(ids.shape[1]) - ids.shape[1]))
         ids, keep = np.pad(ids, behind, constant_values=pad), np.pad(keep, behind)
-        logits = np.asarray(forward(run.model, run.params, ids, keep))
-        for i, one in zip(numbers, logits, strict=False):  # there may be copies behind
+        results = np.asarray(compute(run.model, run.params, ids, keep))
+        for i, one in zip(numbers, results, strict=False):  # there may be copies behind
             found[i] = one
+        listener(len(numbers))
     return found
 
 

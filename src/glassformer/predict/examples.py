@@ -8,7 +8,7 @@ from glassformer.data.dataset import TEXTS
 from glassformer.data.text_sources import load_texts
 from glassformer.data.texts import Example, Texts
 from glassformer.errors import DataError
-from glassformer.predict.reading import context_of, tokeniser_of
+from glassformer.predict.reading import context_of, must_answer, tokeniser_of
 from glassformer.train.tasks import Classify, Masked, NextToken, Translate
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class LabelledText(NamedTuple):
 
 
 def read_test_examples(run: "Run") -> list[LabelledText]:
+    must_answer(run)
     if run.recipe.data == ARRAYS:
         raise DataError(f"the data of {run.path.name} was given in Python, which no file holds; write the text here")
     if run.model.input.reads != TEXTS:

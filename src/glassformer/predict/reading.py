@@ -8,7 +8,7 @@ import numpy as np
 from glassformer.data.table import LARGEST, is_number
 from glassformer.data.tokeniser import SPELLINGS, Spans, Tokeniser
 from glassformer.errors import CheckpointError, DataError
-from glassformer.train.tasks import Masked
+from glassformer.train.tasks import Embed, Masked
 from glassformer.train.tasks.sequences import symbol
 
 if TYPE_CHECKING:
@@ -30,10 +30,16 @@ def named(texts: Sequence[str], what: str) -> list[tuple[str, str]]:
 
 
 def read(run: "Run", where: str, text: str) -> Reading:
-    tokeniser = tokeniser_of(run)
+    """As its task asks for it."""
     if isinstance(run.recipe.task, Masked):
-        text = with_own_mask(tokeniser, where, text)
-    unknown = tokeniser.unknown_in(text)
+        text = with_own_mask(tokeniser_of(run), where, text)
+    return encoded(run, where, text)
+
+
+def encoded(run: "Run", where: str, text: str) -> Reading:
+    tokeniser = tokeniser_of(run)
+    # a published encoder has learned what stands for unknown words; of those trained here nobody has seen it
+    unknown = [] if isinstance(run.recipe.task, Embed) else tokeniser.unknown_in(text)
     if unknown:
         more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
         raise DataError(
@@ -77,6 +83,11 @@ def check_lengths(readings: list[Reading], rows: list[list[int]], context: int) 
                 f"{reading.where}: {shortened(reading.text)!r} is {len(reading.ids)} symbols long, the run's context "
                 f"takes {context - frame}; shorten it by {len(row) - context}"
             )
+
+
+def must_answer(run: "Run") -> None:
+    if isinstance(run.recipe.task, Embed):
+        raise DataError(f"{run.path}: this run gives embeddings, and no answers: glassformer embed {run.path}")
 
 
 def tokeniser_of(run: "Run") -> Tokeniser:

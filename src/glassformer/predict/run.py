@@ -1,6 +1,6 @@
 """A finished (or interrupted) run, ready to use: arrays in, arrays out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.resources import files
@@ -19,7 +19,8 @@ from glassformer.errors import CheckpointError, DataError
 from glassformer.models.images import Images
 from glassformer.models.model import Network
 from glassformer.predict.answers import Answer
-from glassformer.predict.reading import tokeniser_of
+from glassformer.predict.embed import embed
+from glassformer.predict.reading import must_answer, tokeniser_of
 from glassformer.predict.texts import predict_texts
 from glassformer.probabilities import softmax
 from glassformer.reading import read_json
@@ -27,6 +28,7 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.score import Score, score_in_parts, score_of_logits, tally
+from glassformer.train.tasks.embed import Pooling
 from glassformer.train.tasks.task import label_weights
 
 SHIPPED = "vit-pico"  # trained weights that come with the package
@@ -102,13 +104,41 @@ class Run:
 
     def logits(self, x: np.ndarray) -> np.ndarray:
         """The model's output, (N, K), of images (N, rows, columns[, channels]) or of rows of numbers (N, columns)."""
+        return self.in_parts(self.compiled_logits, x)
+
+    def in_parts(
+        self, compute: Callable[..., Any], x: np.ndarray, listener: Callable[[int], None] = lambda count: None
+    ) -> np.ndarray:
+        """compute(params, x) of images or rows, so many at once."""
         x = self.as_batch(x)
         parts = []
         for start in range(0, len(x), AT_ONCE):
             part = x[start : start + AT_ONCE]
             full = np.resize(part, (AT_ONCE, *part.shape[1:])) if len(x) > AT_ONCE else part
-            parts.append(np.asarray(self.compiled_logits(self.params, full))[: len(part)])
+            parts.append(np.asarray(compute(self.params, full))[: len(part)])
+            listener(len(part))
         return np.concatenate(parts)
+
+    def embed(
+        self,
+        inputs: Sequence[str] | np.ndarray,
+        *,
+        pooling: Pooling | None = None,
+        normalise: bool | None = None,
+        cut: bool = False,
+        listener: Callable[[int], None] = lambda count: None,
+    ) -> np.ndarray:
+        """A vector for each text, image or row of numbers, (N, C): what the model knows before its head.
+
+        pooling      of a vector for each token: "mean" (without padding) or "first"; None: as the run says, else mean
+        normalise    to a Euclidean length of 1; None: as the run says, else no
+        cut          a text that is too long is cut, not refused
+        listener     is told with every batch how many were embedded
+
+        >>> load().embed(load_data("mnist-mini").test.images[:2], normalise=True).shape
+        (2, 16)
+        """
+        return embed(self, inputs, pooling, normalise, cut=cut, listener=listener)
 
     def arrays(self, samples: Any, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The first samples of a data set's part, as the model reads them, and their labels."""
@@ -151,6 +181,7 @@ class Run:
 
     def load_data(self, name: str = "") -> Dataset:
         """A data set as the run's task reads it; without a name, the data the run was trained on."""
+        must_answer(self)
         tokeniser = tokeniser_of(self) if self.model.input.reads == TEXTS else None
         return load_for(self.recipe, name or self.recipe.data, tokeniser)
 

@@ -32,7 +32,16 @@ from glassformer.predict.answers import (
     TranslateAnswer,
 )
 from glassformer.predict.batches import framed_logits, in_batches, logits_of, room
-from glassformer.predict.reading import Reading, check_lengths, context_of, named, read, row_of, tokeniser_of
+from glassformer.predict.reading import (
+    Reading,
+    check_lengths,
+    context_of,
+    must_answer,
+    named,
+    read,
+    row_of,
+    tokeniser_of,
+)
 from glassformer.predict.spans import spanned, tagged
 from glassformer.probabilities import softmax
 from glassformer.train.score import score_of_logits
@@ -53,6 +62,7 @@ def predict_texts(run: "Run", texts: Sequence[str]) -> list[Answer]:
         raise DataError(f"{run.path}: {type(run.model).__name__} reads images; give them to run.predict(images)")
     if run.model.input.reads != TEXTS:
         return of_rows(run, [row_of(run, *one) for one in named(texts, "row")])
+    must_answer(run)
     task = run.recipe.task
     answer = next((answer for kind, answer in OF_TEXTS.items() if isinstance(task, kind)), None)
     if answer is None:

@@ -1,12 +1,15 @@
 """The first weights of a run that starts from another: whatever both models have, and fresh weights for the rest."""
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import CheckpointError
+from glassformer.models.model import Network
 from glassformer.names import named_leaves, with_leaves
+from glassformer.structure import structure
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_folder import RunFolder
 
@@ -29,7 +32,9 @@ def warm_start(recipe: Recipe, fresh: Any) -> Any:
     before = folder.recipe()
     learned, _ = folder.load_model(before)
     of_task = tuple(f"{part}." for part in recipe.model.task_parts)  # taken over only where the task is the same
-    have, want = named_leaves(learned), named_leaves(fresh)
+    moved = partial(moved_name, backbone_name(before.model), backbone_name(recipe.model))
+    have = {moved(name): leaf for name, leaf in named_leaves(learned).items()}
+    want = named_leaves(fresh)
     kept = {}
     for name, leaf in want.items():
         there = name in have and have[name].shape == leaf.shape
@@ -49,3 +54,15 @@ def warm_start(recipe: Recipe, fresh: Any) -> Any:
     if type(recipe.task) is not type(before.task):
         kept = {name: leaf for name, leaf in kept.items() if not name.startswith(of_task)}
     return with_leaves(fresh, kept)
+
+
+def backbone_name(model: Network) -> str:
+    """Where the model without its head stands in the model; nothing where it is the model itself."""
+    if model.backbone is model:
+        return ""
+    return next(node.name for node in structure(model).walk() if node.layer == model.backbone)
+
+
+def moved_name(before: str, now: str, name: str) -> str:
+    """An encoder that was trained or imported without a head is a part of the model that has one."""
+    return f"{now}.{name}" if now and not before else name

@@ -5,6 +5,7 @@ A task knows nothing of the model but what its forward takes: x, and keywords su
 
 from glassformer.registry import register
 from glassformer.train.tasks.classify import Classify
+from glassformer.train.tasks.embed import Embed
 from glassformer.train.tasks.masked import Masked
 from glassformer.train.tasks.next_token import NextToken
 from glassformer.train.tasks.regress import Regress
@@ -21,6 +22,7 @@ TASKS: dict[str, type[Task]] = {
     "span": Span,
     "translate": Translate,
     "regress": Regress,
+    "embed": Embed,
 }
 for _name, _cls in TASKS.items():
     register.task(_name)(_cls)
@@ -29,6 +31,7 @@ __all__ = [
     "TASKS",
     "Batch",
     "Classify",
+    "Embed",
     "Masked",
     "NextToken",
     "Regress",
