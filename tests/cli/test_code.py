@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("registry_as_it_was")
 
 TAKE_CODE = {
     *("train", "eval", "predict", "attend", "trace", "view", "studio", "generate"),
-    *("gradcheck", "investigate", "diagnose", "export", "info"),
+    *("gradcheck", "investigate", "diagnose", "export", "info", "embed"),
 }
 SMALL = ("--data", "small.npz", "--set", "model.width=8", "--set", "model.hidden=8", "--epochs", "1")
 
