@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from glassformer.edge.layers import program_of
 from glassformer.edge.plan import Layout, layout_of, touches
-from glassformer.edge.steps import program_of
 from glassformer.predict.run import load
 
 OUT = Path(__file__).parents[1] / "docs" / "pictures" / "edge-arena.svg"

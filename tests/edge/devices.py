@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from tests.native.own_kernel import Scaled, give_kernel
 
+from glassformer.edge.layers import program_of
 from glassformer.edge.plan import layout_of
-from glassformer.edge.steps import program_of
 from glassformer.edge.write import Source
 from glassformer.layers import GELUTanh  # noqa: F401
 from glassformer.models import MLP, PatchAttention, PatchBlock, TinyIris, ViT

@@ -23,10 +23,10 @@ from tests.edge.devices import (
 
 from glassformer.check.gradients import leaf_errors
 from glassformer.edge.emulator import Outcome, run
+from glassformer.edge.layers import program_of
 from glassformer.edge.learning import LearningSource
 from glassformer.edge.objects import compiled
 from glassformer.edge.plan import layout_of
-from glassformer.edge.steps import program_of
 from glassformer.edge.targets import Target, find
 from glassformer.edge.training import Tune, lesson_of
 from glassformer.errors import EngineError, SettingError

@@ -11,9 +11,9 @@ from tests.edge.devices import c_array, written
 from glassformer.data import load
 from glassformer.data.iris import load_iris
 from glassformer.edge.emulator import Measured, run
+from glassformer.edge.layers import program_of
 from glassformer.edge.learning import LearningSource
 from glassformer.edge.plan import layout_of
-from glassformer.edge.steps import program_of
 from glassformer.edge.targets import find
 from glassformer.edge.training import lesson_of
 from glassformer.models import TinyIris

@@ -9,8 +9,8 @@ from tests.cli.command import glassformer
 from tests.test_docs import ROOT, blocks_in
 
 from glassformer.edge.export import folder_of, optimiser_for
+from glassformer.edge.layers import program_of
 from glassformer.edge.plan import layout_of
-from glassformer.edge.steps import program_of
 from glassformer.predict.run import load
 
 PAGE = ROOT / "docs" / "edge.md"

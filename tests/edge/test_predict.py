@@ -19,9 +19,9 @@ from tests.edge.devices import (
 )
 
 from glassformer.edge.emulator import run
+from glassformer.edge.layers import program_of
 from glassformer.edge.objects import compiled, sizes, symbols
 from glassformer.edge.plan import layout_of
-from glassformer.edge.steps import program_of
 from glassformer.edge.targets import Target, find
 from glassformer.errors import EngineError
 from glassformer.models import GPT, ViT

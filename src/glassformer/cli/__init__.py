@@ -16,6 +16,7 @@ import typer
 from glassformer import __version__
 from glassformer.cli.attend import attend
 from glassformer.cli.bench import bench
+from glassformer.cli.bench_edge import edge
 from glassformer.cli.bench_fine_tuning import fine_tuning
 from glassformer.cli.data import data
 from glassformer.cli.diagnose import diagnose
@@ -63,6 +64,7 @@ app.command("import")(import_)
 app.command()(export)
 app.command()(template)
 bench.command("fine-tuning")(fine_tuning)
+bench.command()(edge)
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from glassformer.edge import boards
 from glassformer.edge.export import c_name, covered, smoothing_of
+from glassformer.edge.layers import program_of
 from glassformer.edge.learning import LearningSource
 from glassformer.edge.lives import lives_of, steps_by_function
 from glassformer.edge.objects import FLAGS, scratch, sizes
 from glassformer.edge.plan import layout_of
 from glassformer.edge.quantise import quantise, quantise_run
 from glassformer.edge.stack import Bound, Linked
-from glassformer.edge.steps import program_of
 from glassformer.edge.targets import Target, missing
 from glassformer.edge.targets import find as find_target
 from glassformer.edge.training import lesson_of

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from glassformer.edge.folder import Folder, write
+from glassformer.edge.layers import program_of
 from glassformer.edge.learning import LearningSource
 from glassformer.edge.plan import Layout, layout_of
 from glassformer.edge.quantise import QuantisedModel
-from glassformer.edge.steps import program_of
 from glassformer.edge.training import Tune, lesson_of
 from glassformer.edge.vectors import trained_by, vectors_of
 from glassformer.edge.write import Source

@@ -16,9 +16,10 @@ import jax
 import numpy as np
 
 from glassformer.edge.int8_steps import HANDLERS
+from glassformer.edge.layers import program_of
 from glassformer.edge.plan import Layout, layout_of
 from glassformer.edge.quantiser import Quantiser
-from glassformer.edge.steps import Program, Rows, program_of
+from glassformer.edge.steps import Program, Rows
 from glassformer.edge.twin import computed, rows_of
 from glassformer.errors import DataError, EngineError, FileError, SettingError
 from glassformer.names import named_leaves, recording, visiting

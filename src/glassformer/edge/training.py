@@ -1,6 +1,6 @@
 """Learning on a device: what is trained, what it is computed from, and the written-out backward, for one sample.
 
-Layers before the first trained weight run as in prediction, token by token (steps.py). From there on every value that
+Layers before the first trained weight run as in prediction, token by token (layers.py). From there on every value that
 backward reads is kept, and calls are made layer by layer: the native engine's plan, with kernels that need no
 transposed weights. A gradient is summed up over a batch; or, with SGD, goes into the weights at once: backward is
 linear in what comes in, so the gradient of the logits times minus the learning rate makes every kernel add the update.
@@ -15,8 +15,9 @@ import jax
 
 from glassformer import layers
 from glassformer.edge.amalgamate import folder
+from glassformer.edge.layers import program_for, walk
 from glassformer.edge.plan import Layout, layout_of
-from glassformer.edge.steps import Rows, program_for, walk
+from glassformer.edge.steps import Rows
 from glassformer.errors import EngineError
 from glassformer.names import last_word
 from glassformer.native.build import kernels
