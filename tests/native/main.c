@@ -77,14 +77,16 @@ int main(int argc, char **argv)
         shifts[2 * i + 1] = i % 3 - 1;
     }
     for (int i = 0; i < STEPS; i++) rates[i] = 0.02f;
-    job work = {.images = images, .labels = labels, .order = order, .rates = rates, .params = params, .m = m, .v = v,
-                .losses = losses, .count = COUNT, .batch = BATCH, .last = STEPS, .threads = threads, .shards = SHARDS,
+    int32_t *ends = room(3 * sizeof *ends); /* decayed, not, decayed */
+    ends[0] = PARAMETERS / 3, ends[1] = PARAMETERS / 2, ends[2] = PARAMETERS;
+    job work = {.images = images, .labels = labels, .order = order, .rates = rates, .ends = ends, .params = params,
+                .m = m, .v = v, .losses = losses, .count = COUNT, .batch = BATCH, .last = STEPS, .threads = threads, .shards = SHARDS,
                 .smoothing = 0.1f, .momentum = 0.5f, .b1 = 0.9f, .b2 = 0.99f, .eps = 1e-8f, .weight_decay = 0.01f};
     work.space = room((size_t)gf_training_space(&work) * sizeof *work.space);
     good &= learn(&work);
     work.shifts = shifts;
     good &= learn(&work);
-    free(labels), free(order), free(shifts), free(m), free(v), free(rates), free(losses), free(work.space);
+    free(labels), free(order), free(shifts), free(m), free(v), free(rates), free(ends), free(losses), free(work.space);
 #endif
     gf_predict(logits, params, images, space, COUNT);
     good &= all_finite(logits, COUNT * CLASSES);

@@ -30,7 +30,7 @@ enum { SGD, MOMENTUM, ADAMW };
 enum { MOST_SHARDS = 64, MOST_SLICES = 1024 };
 enum { SLICE = PARAMETERS / MOST_SLICES < 8192 ? 8192 : PARAMETERS / MOST_SLICES + 1 };
 enum { SLICES = (PARAMETERS + SLICE - 1) / SLICE };
-_Static_assert(COLUMN_PARTS <= MOST_ITEMS, "more columns than a phase has items");
+_Static_assert((int)COLUMN_PARTS <= (int)MOST_ITEMS, "more columns than a phase has items");
 
 typedef struct {
     const input *images;    /* (samples, PIXELS) */
