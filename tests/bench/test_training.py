@@ -14,7 +14,7 @@ from glassformer.cli.bench import ratio_table, training_notes, training_table
 from glassformer.errors import UnknownNameError
 from glassformer.models import GPT, MLP
 from glassformer.models.text import Text
-from glassformer.native.cores import cores
+from glassformer.cores import cores
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 

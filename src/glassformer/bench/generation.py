@@ -26,7 +26,7 @@ from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.hub import gpt2
 from glassformer.models import GPT, gpt
 from glassformer.models.text import Text
-from glassformer.native.cores import cores
+from glassformer.cores import cores
 from glassformer.native.decoder import NativeDecoder
 
 if TYPE_CHECKING:

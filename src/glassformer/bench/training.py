@@ -23,7 +23,7 @@ from glassformer.data.dataset import TEXTS, Dataset, Samples
 from glassformer.errors import EngineError, UnknownNameError
 from glassformer.models import Network
 from glassformer.names import nearest
-from glassformer.native.cores import cores
+from glassformer.cores import cores
 from glassformer.native.engine import NativeEngine
 from glassformer.shapes import Static
 from glassformer.train.engines import Engine

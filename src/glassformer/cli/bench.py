@@ -67,7 +67,7 @@ def train(
     """
     from glassformer.bench.training import PRESETS, Contest, check_names, torch_version
     from glassformer.cli.output import progress, report
-    from glassformer.native.cores import cores
+    from glassformer.cores import cores
 
     names = presets or list(PRESETS)
     check_names("train", names)
@@ -268,7 +268,7 @@ def scaling(
     from glassformer.cli.output import progress, report
     from glassformer.errors import EngineError, FileError
     from glassformer.files import write_whole
-    from glassformer.native.cores import cores
+    from glassformer.cores import cores
 
     known = {sweep.name: sweep for sweep in SWEEPS}
     names = sweeps or list(known)
@@ -339,7 +339,7 @@ def generate(
     from glassformer.bench.generation import LARGE, SMALL, Contest, transformers_version
     from glassformer.bench.training import torch_version
     from glassformer.cli.output import progress, report
-    from glassformer.native.cores import cores
+    from glassformer.cores import cores
 
     contest = Contest(SMALL if small else LARGE, tokens, with_peers=peers)
     for _ in progress(contest.run(rounds), rounds + 1, "writing"):

@@ -99,6 +99,37 @@ def show(
 
 
 @data.command()
+def tokenise(
+    files: Annotated[list[Path], typer.Argument(help="text files in UTF-8, or .jsonl with a `text` in each line")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="folder of the tokens")],
+    tokeniser: Annotated[
+        str, typer.Option(help="byte-pairs or characters, made from the text; a tokenizer.json, or a folder with one")
+    ] = "byte-pairs",
+    symbols: Annotated[int, typer.Option(min=262, max=1 << 24, help="of new byte pairs")] = 32_768,
+    workers: Annotated[int, typer.Option(min=0, max=1024, help="processes (default: one for each core)")] = 0,
+    json: Json = False,
+) -> None:
+    """Make tokens of texts that do not fit in memory: shards to train from. Stopped, it goes on where it was.
+
+    Example: `glassformer data tokenise wiki/*.txt --out wiki-tokens`, then
+    `glassformer train gpt-nano --data wiki-tokens --set training.steps=2000`
+    """
+    from glassformer.cores import cores
+    from glassformer.cli.output import counted, report
+    from glassformer.data.tokenise import chosen_tokeniser, tokenise
+
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    with counted(size, "tokenising") as count:
+        made = tokenise(files, out, chosen_tokeniser(tokeniser, symbols), workers=workers or cores(), progress=count)
+    unknown = f", {made['unknown']:,} of them unknown" if made["unknown"] else ""
+    text = (
+        f"{out}: {made['tokens']:,} tokens{unknown} of {made['symbols']:,} symbols, {made['bytes'] / made['tokens']:.2f} "
+        f"bytes each, in {made['shards']:,} shards ({made['kept']:,} were there)"
+    )
+    report(made, text, as_json=json)
+
+
+@data.command()
 def sheet(
     name: Name,
     out: Annotated[Path, typer.Option("--out", "-o", help="picture to write, .png")] = Path("sheet.png"),

@@ -16,7 +16,7 @@ from glassformer.layers import Layer
 from glassformer.layers.contract import decayed, param_shapes
 from glassformer.losses import CrossEntropy, LabelSmoothing
 from glassformer.native import build
-from glassformer.native.cores import MOST_THREADS, cores
+from glassformer.cores import MOST_THREADS, cores
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import Plan, ends
 from glassformer.native.write import source

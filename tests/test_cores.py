@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.native import cores as module
-from glassformer.native.cores import cores, quota
+from glassformer import cores as module
+from glassformer.cores import cores, quota
 
 V1, V2 = "4:memory:/a\n3:cpu,cpuacct:/docker/b\n", "0::/user/b\n"
 
