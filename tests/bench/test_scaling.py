@@ -8,9 +8,9 @@ import pytest
 from glassformer.bench import scaling
 from glassformer.bench.scaling_picture import picture
 from glassformer.cli.bench import scaling_table
+from glassformer.cores import cores
 from glassformer.errors import EngineError, FileError, UnknownNameError
 from glassformer.models import ViT
-from glassformer.cores import cores
 
 from .bench_command import NO_COMPILER, answer_of, bench, needs_c_compiler, take_the_c_compiler_away
 

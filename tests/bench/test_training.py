@@ -11,10 +11,10 @@ import pytest
 
 from glassformer.bench import measure, peers, training
 from glassformer.cli.bench import ratio_table, training_notes, training_table
+from glassformer.cores import cores
 from glassformer.errors import UnknownNameError
 from glassformer.models import GPT, MLP
 from glassformer.models.text import Text
-from glassformer.cores import cores
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 

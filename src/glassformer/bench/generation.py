@@ -20,13 +20,13 @@ import numpy as np
 from glassformer.bench.bandwidth import Reading
 from glassformer.bench.measure import REST, timed
 from glassformer.bench.training import JAX, NATIVE, on_cpu, say
+from glassformer.cores import cores
 from glassformer.errors import EngineError, SettingError
 from glassformer.generate.decoder import Decoder
 from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.hub import gpt2
 from glassformer.models import GPT, gpt
 from glassformer.models.text import Text
-from glassformer.cores import cores
 from glassformer.native.decoder import NativeDecoder
 
 if TYPE_CHECKING:

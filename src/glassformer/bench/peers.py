@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.cores import cores
 from glassformer.layers import GELUTanh, multi_head
 from glassformer.models import GPT, PatchAttention, ViT
 from glassformer.models.model import Network
 from glassformer.names import named_leaves, with_leaves
-from glassformer.cores import cores
 from glassformer.train.jax_engine import key_of, keys_of_step
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Recipe

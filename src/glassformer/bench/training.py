@@ -19,11 +19,11 @@ import numpy as np
 
 from glassformer.bench import peak, peers
 from glassformer.bench.measure import Turns
+from glassformer.cores import cores
 from glassformer.data.dataset import TEXTS, Dataset, Samples
 from glassformer.errors import EngineError, UnknownNameError
 from glassformer.models import Network
 from glassformer.names import nearest
-from glassformer.cores import cores
 from glassformer.native.engine import NativeEngine
 from glassformer.shapes import Static
 from glassformer.train.engines import Engine

@@ -266,9 +266,9 @@ def scaling(
     from glassformer.bench.scaling import SWEEPS, Contest
     from glassformer.bench.training import check_names
     from glassformer.cli.output import progress, report
+    from glassformer.cores import cores
     from glassformer.errors import EngineError, FileError
     from glassformer.files import write_whole
-    from glassformer.cores import cores
 
     known = {sweep.name: sweep for sweep in SWEEPS}
     names = sweeps or list(known)

@@ -114,8 +114,8 @@ def tokenise(
     Example: `glassformer data tokenise wiki/*.txt --out wiki-tokens`, then
     `glassformer train gpt-nano --data wiki-tokens --set training.steps=2000`
     """
-    from glassformer.cores import cores
     from glassformer.cli.output import counted, report
+    from glassformer.cores import cores
     from glassformer.data.tokenise import chosen_tokeniser, tokenise
 
     size = sum(path.stat().st_size for path in files if path.is_file())
@@ -123,8 +123,8 @@ def tokenise(
         made = tokenise(files, out, chosen_tokeniser(tokeniser, symbols), workers=workers or cores(), progress=count)
     unknown = f", {made['unknown']:,} of them unknown" if made["unknown"] else ""
     text = (
-        f"{out}: {made['tokens']:,} tokens{unknown} of {made['symbols']:,} symbols, {made['bytes'] / made['tokens']:.2f} "
-        f"bytes each, in {made['shards']:,} shards ({made['kept']:,} were there)"
+        f"{out}: {made['tokens']:,} tokens{unknown} of {made['symbols']:,} symbols, "
+        f"{made['bytes'] / made['tokens']:.2f} bytes each, in {made['shards']:,} shards ({made['kept']:,} were there)"
     )
     report(made, text, as_json=json)
 

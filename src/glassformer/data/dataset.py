@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassformer.data.token_shards import TokenStream
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError, SettingError
 
@@ -105,7 +106,7 @@ def hold_out(samples: Any, share: float = 0.1) -> tuple[Any, Any]:
 
 def cut(samples: Any, part: slice) -> Any:
     """The same samples, fewer of them. What is no array (a setting) belongs to each."""
-    return samples._make(field[part] if isinstance(field, np.ndarray) else field for field in samples)
+    return samples._make(field[part] if isinstance(field, np.ndarray | TokenStream) else field for field in samples)
 
 
 def digest(samples: Any) -> str:
@@ -114,6 +115,8 @@ def digest(samples: Any) -> str:
     for field in samples:
         if isinstance(field, np.ndarray):
             found.update(np.ascontiguousarray(field).data)
+        elif isinstance(field, TokenStream):
+            found.update(field.digest().encode())
     return found.hexdigest()
 
 

@@ -235,8 +235,8 @@ def documents(piece: Piece) -> Iterator[tuple[str, bool]]:
         text = data.decode("utf-8-sig" if piece.start == 0 else "utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{piece.path}: not UTF-8: byte {piece.start + error.start:,} is 0x{data[error.start]:02x}; expected a text "
-            "file in UTF-8: save it as such, or convert it with `iconv -f latin1 -t utf-8`"
+            f"{piece.path}: not UTF-8: byte {piece.start + error.start:,} is 0x{data[error.start]:02x}; expected a "
+            "text file in UTF-8: save it as such, or convert it with `iconv -f latin1 -t utf-8`"
         ) from None
     if not piece.is_lines:
         yield text, piece.ends

@@ -28,6 +28,8 @@ ADDED = (
     ("optimiser", "freeze", []),
     ("training", "accumulate", 1),
     ("training", "ema", 0.0),
+    ("training", "steps", 0),
+    ("training", "score_every", 1000),
 )
 
 

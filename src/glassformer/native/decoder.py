@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.cores import cores
 from glassformer.errors import EngineError, ShapeError
 from glassformer.layers import GELU, GELUTanh, Layer, ReLU, SiLU
 from glassformer.names import named_leaves
 from glassformer.native import build
-from glassformer.cores import cores
 from glassformer.native.engine import address, aligned, must_mirror
 from glassformer.native.text_model import text_model
 

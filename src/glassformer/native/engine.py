@@ -11,12 +11,12 @@ import jax
 import numpy as np
 import optax
 
+from glassformer.cores import MOST_THREADS, cores
 from glassformer.errors import EngineError, ShapeError
 from glassformer.layers import Layer
 from glassformer.layers.contract import decayed, param_shapes
 from glassformer.losses import CrossEntropy, LabelSmoothing
 from glassformer.native import build
-from glassformer.cores import MOST_THREADS, cores
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import Plan, ends
 from glassformer.native.write import source
@@ -170,10 +170,10 @@ class NativeEngine:
 
         return answer
 
-    def for_jax(self, batches: Epoch) -> Batches:
+    def for_jax(self, batches: Epoch, step: int) -> tuple[Batches, range]:
         """The same epoch for code that looks inside a step, which is written in JAX."""
         engine = JaxEngine(self.recipe, self.train, (self.recipe.training.seed,))
-        return engine.batches([batches.order], batches.epoch)
+        return engine.for_jax(engine.batches([batches.order], batches.epoch), step)
 
 
 def shards_of(plan: Plan, batch: int) -> int:

@@ -16,6 +16,7 @@ from glassformer.errors import EngineError
 from glassformer.train.jax_engine import Batches, JaxEngine, State
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score
+from glassformer.train.stream_engine import StreamEngine
 
 
 class Engine(Protocol):
@@ -32,7 +33,7 @@ class Engine(Protocol):
     def batches(self, orders: list[np.ndarray], epoch: int) -> Any: ...
     def run(self, state: State, batches: Any, first: int, last: int) -> tuple[State, np.ndarray]: ...
     def score(self, params: Any, samples: Any) -> Score: ...
-    def for_jax(self, batches: Any) -> Batches: ...
+    def for_jax(self, batches: Any, step: int) -> tuple[Batches, range]: ...
 
 
 class CPUEngine(Engine, Protocol):
@@ -65,7 +66,12 @@ def choose(recipe: Recipe, train: Any, notice: Callable[[str], None]) -> Engine:
                 return engine(recipe, train, notice)
             except EngineError as error:
                 notice(f"engine jax: {error}")
-    return JaxEngine(recipe, train, (recipe.training.seed,))
+    return jax_engine(recipe, train, (recipe.training.seed,))
+
+
+def jax_engine(recipe: Recipe, train: Any, seeds: tuple[int, ...]) -> Engine:
+    """With the samples on the device, or with crops that are sent there step by step."""
+    return (StreamEngine if recipe.training.steps else JaxEngine)(recipe, train, seeds)
 
 
 def settled(recipe: Recipe, engine: Engine) -> Recipe:

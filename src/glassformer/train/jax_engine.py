@@ -47,9 +47,7 @@ class JaxEngine:
     ) -> None:
         """`last` is put behind the recipe's optimiser."""
         self.recipe, self.seeds = recipe, seeds
-        self.total = recipe.task.count(train)
-        self.count = recipe.training.of_an_epoch(self.total)
-        self.samples = jax.tree.map(jnp.asarray, train)
+        self.take(train)
         self.steps = -(-self.count // recipe.training.samples_of_update)
         optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
         optimiser = optimiser if last is None else optax.chain(optimiser, last)
@@ -57,12 +55,20 @@ class JaxEngine:
             recipe, self.samples, lambda params: State(params, optimiser.init(params), self.average(params)), len(seeds)
         )
         self.init_optimiser = self.over_seeds(optimiser.init)
-        step = partial(take_step, recipe, optimiser)
-        shared = Batches(samples=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]
-        self.take_steps = self.compiled(
-            self.over_seeds(partial(take_steps, step), in_axes=(0, shared, None, None)), donate_argnums=0
-        )
+        self.take_steps = self.stepping(partial(take_step, recipe, optimiser))
         self.tally = self.compiled(self.over_seeds(partial(tally, recipe), in_axes=(0, None, None, None)))
+
+    def take(self, train: Any) -> None:
+        """How many samples there are, and how many an epoch has; all of them on the device."""
+        self.total = self.recipe.task.count(train)
+        self.count = self.recipe.training.of_an_epoch(self.total)
+        self.samples = jax.tree.map(jnp.asarray, train)
+
+    def stepping(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """The compiled program."""
+        shared = Batches(samples=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]
+        steps = self.over_seeds(partial(take_steps, step), in_axes=(0, shared, None, None))
+        return self.compiled(steps, donate_argnums=0)
 
     def over_seeds(self, function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
         return jax.vmap(function, in_axes=in_axes) if len(self.seeds) > 1 else function
@@ -99,9 +105,10 @@ class JaxEngine:
         state, losses = self.take_steps(state, batches, first, last)
         return state, np.asarray(losses, np.float64)[..., first:last]
 
-    def for_jax(self, batches: Batches) -> Batches:
-        """The same epoch for code that looks inside a step: it has it already."""
-        return batches
+    def for_jax(self, batches: Batches, step: int) -> tuple[Batches, range]:
+        """For code that looks inside a step: the epoch, and which of its batches are the step's."""
+        several = self.recipe.training.accumulate
+        return batches, range(step * several, min((step + 1) * several, len(batches.order)))
 
     def score(self, params: Any, samples: Any) -> Score:
         """How well the samples are answered: numbers, or one for each seed."""

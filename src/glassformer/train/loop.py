@@ -17,8 +17,8 @@ import numpy as np
 from glassformer.data.dataset import Dataset, cut, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
 from glassformer.layers.contract import param_shapes
-from glassformer.train.engines import Engine, choose, settled
-from glassformer.train.jax_engine import JaxEngine, State
+from glassformer.train.engines import Engine, choose, jax_engine, settled
+from glassformer.train.jax_engine import State
 from glassformer.train.nan_report import all_finite, explain, finite_runs
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
@@ -122,7 +122,7 @@ class Loop(Trainer):
         root: Path | None = None,
     ) -> None:
         train, self.validation = split(recipe, data)
-        engine = JaxEngine(recipe, train, seeds) if seeds else choose(recipe, train, listener.notice)
+        engine = jax_engine(recipe, train, seeds) if seeds else choose(recipe, train, listener.notice)
         recipe = settled(recipe, engine)
         super().__init__([with_seed(recipe, seed) for seed in seeds] or [recipe], engine)
         self.folder, self.listener, self.data, self.root = folder, listener, data, root or folder.path
@@ -292,6 +292,7 @@ def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:
     """What is trained on, and what is held out to choose by."""
     share, subset = recipe.validation.share, recipe.training.subset
     train, held_out = hold_out(data.train, share) if share else (data.train, None)
+    held_out = None if held_out is None else recipe.task.to_score(held_out)
     return (cut(train, slice(subset)) if subset else train), held_out
 
 

@@ -31,8 +31,8 @@ def explain(engine: Engine, before: State, batches: Any, first: int, step: int, 
         what = f"after step {step} of epoch {epoch} the parameter {parameter} is not finite"
     else:
         seen: dict[str, Any] = {}
-        given, several = engine.for_jax(batches), engine.recipe.training.accumulate
-        for batch in range(step * several, min((step + 1) * several, len(given.order))):
+        given, of_step = engine.for_jax(batches, step)
+        for batch in of_step:
             with visiting(recording(seen)):
                 loss_of_batch(engine.recipe, state.params, given, batch)
             if first_non_finite(seen):

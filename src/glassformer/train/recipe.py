@@ -24,6 +24,8 @@ class Training:
     label_smoothing: float = 0.0  # of the cross-entropy
     subset: int = 0  # train on the first so many samples alone (of running text: tokens); 0: on all
     samples: int = 0  # in an epoch, drawn anew for each; 0: all there are
+    steps: int = 0  # updates in all, of random crops of running text; 0: epochs are counted instead
+    score_every: int = 1000  # updates, where steps are counted: what the log calls an epoch
     shift: int = 0  # pixels by which a training image may be moved, at random, each way
     ema: float = 0.0  # what the averaged weights keep of themselves at each update; 0: there are none
 
@@ -33,6 +35,8 @@ class Training:
             times = "" if self.accumulate == 1 else f", {self.accumulate:,} times"
             raise SettingError(f"training: batch is {self.batch:,}{times}, expected less than 2^31")
         at_least("training", 0, seed=self.seed, subset=self.subset, samples=self.samples, shift=self.shift)
+        at_least("training", 0, steps=self.steps)
+        at_least("training", 1, score_every=self.score_every)
         if self.seed >= 1 << 63:
             raise SettingError(f"training: seed is {self.seed}, expected less than 2^63")
         if not 0 <= self.ema < 1:

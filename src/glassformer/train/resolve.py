@@ -15,6 +15,7 @@ from glassformer.data.sources import own_reader
 from glassformer.data.table import Table, load_csv, make_table
 from glassformer.data.text_sources import KNOWN_TEXTS, existing, is_text, lasting_text_name, load_texts
 from glassformer.data.texts import Texts
+from glassformer.data.token_shards import TokenStream, is_token_folder, open_tokens
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError
@@ -43,6 +44,8 @@ def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> D
         return found
     if held(name) not in ("", wanted):
         raise not_readable(recipe.model, name, held(name))
+    if is_token_folder(expanded(name)):
+        return from_tokens(recipe, name, tokeniser)
     if wanted == IMAGES:
         return load(name)
     if name == ARRAYS:
@@ -96,6 +99,24 @@ def encoded(recipe: Recipe, texts: Texts, tokeniser: Tokeniser | None = None) ->
     return Dataset(texts.name, train, test, classes, tokeniser)
 
 
+def from_tokens(recipe: Recipe, name: str, tokeniser: Tokeniser | None) -> Dataset:
+    """Tokens in files, for the recipe's task; a run that goes on from another must have had the same tokeniser."""
+    text: Any = recipe.model.input
+    if text.reads != TEXTS:
+        raise not_readable(recipe.model, name, TEXTS)
+    tokens, made_with = open_tokens(expanded(name))
+    before = tokeniser_from(recipe.start) if tokeniser is None and recipe.start else tokeniser
+    if before is not None and before.to_json() != made_with.to_json():
+        raise DataError(
+            f"{name}: its tokens were made with another tokeniser than the run's; tokenise the text with the run's: "
+            "`glassformer data tokenise FILES --tokeniser RUN --out FOLDER`"
+        )
+    train, test, classes = recipe.task.from_tokens(tokens, text.context)
+    recipe.task.must_have_samples(f"{name}, its training part", train)
+    recipe.task.must_have_samples(f"{name}, its test part", test)
+    return Dataset(name, train, test, classes, made_with)
+
+
 def resolved(recipe: Recipe, data: Dataset) -> Recipe:
     """The recipe with the data's own sizes in the model; here it is whole, and checked."""
     recipe.optimiser.must_use_its_settings()
@@ -116,9 +137,30 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
     recipe.loss  # noqa: B018  it may refuse
     recipe.optimiser.must_name(param_shapes(recipe.model))
     weights_must_fit(recipe.model)
-    recipe = dataclasses.replace(recipe, training=with_batch_of(recipe, data))
+    recipe = dataclasses.replace(recipe, training=with_steps(recipe, data) or with_batch_of(recipe, data))
     must_survive(recipe)
     return recipe
+
+
+def with_steps(recipe: Recipe, data: Dataset) -> Training | None:
+    """Where updates are counted: as many epochs of `score_every` as they make; None where epochs are counted.
+
+    Of text in files updates are always counted: as many as the recipe's epochs have, where it names none.
+    """
+    training, task = recipe.training, recipe.task
+    in_files = any(isinstance(field, TokenStream) for field in data.train)
+    if not training.steps and not in_files:
+        return None
+    if not task.by_steps:
+        raise SettingError(
+            f"training: steps is {training.steps}, and the task {task.name} is learned in epochs of its samples; set "
+            "it back: training.steps=0"
+        )
+    train, _ = split(recipe, data)
+    of_epoch = -(-(training.samples or task.count(train)) // training.samples_of_update)
+    steps = training.steps or training.epochs * of_epoch
+    every = min(of_epoch if training.samples else training.score_every, steps)
+    return dataclasses.replace(training, steps=steps, score_every=every, epochs=-(-steps // every))
 
 
 def with_batch_of(recipe: Recipe, data: Dataset) -> Training:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.data.texts import Texts
+from glassformer.data.token_shards import TokenStream
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
 from glassformer.losses import CrossEntropy, Loss
@@ -34,6 +35,7 @@ class Task(ABC):
 
     whole: ClassVar[bool] = False  # a sample is right when all of its labels are; else each label counts by itself
     by_loss: ClassVar[bool] = False  # best is the lowest validation loss, rather than most right answers
+    by_steps: ClassVar[bool] = False  # it can be learned from random crops of a stream, by `training.steps`
     at_once: ClassVar[int] = 200  # samples scored together
     output_axis: ClassVar[str] = ""  # what the model's output is made to mean; nothing: what the model says
 
@@ -69,6 +71,14 @@ class Task(ABC):
     def encode(self, texts: Texts, tokeniser: Tokeniser, context: int) -> Encoded:
         """Texts as samples of at most `context` tokens."""
         raise DataError(f"{texts.name}: the task {self.name} reads no texts; choose other data, or another task")
+
+    def from_tokens(self, tokens: TokenStream, context: int) -> Encoded:
+        """Tokens in files as samples."""
+        raise DataError(f"{tokens.folder}: the task {self.name} reads no tokens; give the texts, or another task")
+
+    def to_score(self, samples: Any) -> Any:
+        """What of the samples is held in memory to be scored."""
+        return samples
 
 
 def label_weights(batch: Batch, rows: Float[Array, "B"]) -> Float[Array, "*B"]:
