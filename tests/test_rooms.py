@@ -17,6 +17,7 @@ ROOMS = [  # each may import from those above it, and from itself
     "reading",
     "files",
     "cgroups",
+    "cores",
     "memory",
     "user_cache",
     "tables",

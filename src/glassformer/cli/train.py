@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +35,7 @@ def train(
     threads: Annotated[int | None, typer.Option(help="native: how many (default: one for each core)")] = None,
     rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="GPU: repeat to the bit")] = False,
+    log: Annotated[list[str] | None, typer.Option(help="tell it to tensorboard, mlflow or wandb, too")] = None,
     list_: Annotated[bool, typer.Option("--list", help="show the presets and stop")] = False,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
@@ -47,6 +49,7 @@ def train(
     from glassformer.cli.training_progress import TrainingProgress
     from glassformer.train import fit
     from glassformer.train.settings import with_changes
+    from glassformer.train.trackers import Trackers
 
     if list_:
         from glassformer.train.presets import about_preset, preset_names
@@ -67,8 +70,8 @@ def train(
         "engine.deterministic": deterministic or None,
     }
     several = parse_seeds(seeds) if seeds else ()
-    with TrainingProgress() as progress:
-        signal.signal(signal.SIGINT, progress.stop_soon)
+    with TrainingProgress() as drawn, closing(Trackers(drawn, log or [])) as progress:
+        signal.signal(signal.SIGINT, drawn.stop_soon)
         if resume:
             refuse({"data": data, "seeds": seeds, "set": set_, "recipe": recipe, "out": out, "from": from_, **flags})
             result = fit.resume(resume, progress)
