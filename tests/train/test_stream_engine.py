@@ -12,14 +12,15 @@ from glassformer.data import tokenise as tokenising
 from glassformer.data.token_shards import open_tokens
 from glassformer.data.tokenise import tokenise
 from glassformer.data.tokeniser_training import Characters
-from glassformer.errors import DataError, SettingError, TrainingError
+from glassformer.errors import DataError, FileError, SettingError, TrainingError
 from glassformer.models import BERT, GPT, Text
 from glassformer.shapes import Static
-from glassformer.train import fit
+from glassformer.train import fit, loop
 from glassformer.train.loop import InterruptedRunError
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Recipe, Training, Validation
 from glassformer.train.resolve import load_for, resolved
+from glassformer.train.run_folder import RunFolder
 from glassformer.train.stream_engine import StreamEngine, crops
 from glassformer.train.tasks import Masked, NextToken
 
@@ -148,3 +149,33 @@ def test_a_stream_in_memory_may_be_taken_by_steps_too() -> None:
     recipe = resolved(replace(small_gpt(), validation=Validation(share=0.0)), data)
     engine = StreamEngine(recipe, data.train, (1,))
     assert engine.steps == 5
+
+
+def test_a_large_state_is_written_while_training_goes_on(
+    tokens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small_gpt(steps=20, score_every=10)
+    fit.run_recipe(recipe, tokens, lambda recipe: recipe, out=tmp_path / "small")
+    monkeypatch.setattr(loop, "LARGE", 0)
+    fit.run_recipe(recipe, tokens, lambda recipe: recipe, out=tmp_path / "large")
+    assert_same_run(tmp_path / "small", tmp_path / "large")
+    with pytest.raises(InterruptedRunError):
+        fit.run_recipe(recipe, tokens, lambda recipe: recipe, out=tmp_path / "stopped", listener=Stop(1))
+    fit.resume(tmp_path / "stopped")
+    assert_same_run(tmp_path / "small", tmp_path / "stopped")
+    broken = replace(recipe, optimiser=Optimiser(lr=1e30))
+    with pytest.raises(TrainingError, match=r"after step \d+ of epoch 1 a value is not finite"):
+        fit.run_recipe(broken, tokens, lambda recipe: recipe, out=tmp_path / "broken")
+
+
+def test_what_cannot_be_written_meanwhile_is_said(
+    tokens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "LARGE", 0)
+
+    def full(self: RunFolder, *content: Any) -> None:
+        raise FileError("the disk is full")
+
+    monkeypatch.setattr(RunFolder, "save_state", full)
+    with pytest.raises(FileError, match="the disk is full"):
+        fit.run_recipe(small_gpt(), tokens, lambda recipe: recipe, out=tmp_path / "run")

@@ -7,6 +7,7 @@ every array of their state has a leading axis of runs.
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from glassformer.train.warm_start import warm_start
 
 CHUNK_SECONDS = 0.5  # how long a chunk should take: progress shows, and Ctrl-C is heard
 SCORES = ("test_accuracy", "val_accuracy", "test_loss", "val_loss")
+LARGE = 1 << 28  # bytes: a state that is written while training goes on, and not copied to be looked at again
 SAVE_SECONDS = 60.0  # between saves within an epoch; at its end the state is always saved
 
 
@@ -132,6 +134,11 @@ class Loop(Trainer):
         self.loss_sum, self.seconds = np.zeros(len(self.folders)), 0.0  # of the epoch under way
         self.steps_at_once = 8  # of a chunk; found out while running
         self.saved = time.monotonic()
+        self.writer = Writer()
+
+    @property
+    def is_large(self) -> bool:
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.state)) > LARGE
 
     def begin(self) -> None:
         self.start()  # first: it may refuse the recipe
@@ -178,7 +185,8 @@ class Loop(Trainer):
 
     def run_chunk(self, batches: Any) -> None:
         first, epoch, batch = self.step, self.epoch + 1, self.recipes[0].training.samples_of_update
-        before = None if self.recipes[1:] else jax.tree.map(lambda leaf: leaf.copy(), self.state)  # it is given away
+        again = not self.recipes[1:] and not self.is_large
+        before = jax.tree.map(lambda leaf: leaf.copy(), self.state) if again else None  # it is given away
         start = time.monotonic()
         losses = self.take_steps(batches, min(first + self.steps_at_once, self.engine.steps))
         seconds = time.monotonic() - start
@@ -186,7 +194,7 @@ class Loop(Trainer):
         if not finite.all():
             good = first + int(np.isfinite(losses[0]).cumprod().sum())
             raise TrainingError(
-                self.seed_is_not_finite(int(finite.argmin()))
+                self.is_not_finite(int(finite.argmin()), good)
                 if before is None
                 else explain(self.engine, before, batches, first, good, epoch, self.folder.path)
             )
@@ -200,12 +208,18 @@ class Loop(Trainer):
         if self.step < self.engine.steps:
             if self.listener.interrupted():
                 self.save(self.active)
+                self.writer.wait()
                 raise InterruptedRunError(f"stopped in epoch {epoch} and saved; {self.how_to_go_on}")
             if time.monotonic() - self.saved > SAVE_SECONDS:
                 self.save(self.active)
 
-    def seed_is_not_finite(self, i: int) -> str:
+    def is_not_finite(self, i: int, good: int) -> str:
         seed = self.recipes[i].training.seed
+        if not self.recipes[1:]:
+            return (
+                f"after step {good} of epoch {self.epoch + 1} a value is not finite; the last good checkpoint is kept "
+                f"in {self.folder.path}; try a lower learning rate (--lr) or clipping (--set optimiser.clip=1)"
+            )
         return (
             f"seed {seed}: a value is not finite in epoch {self.epoch + 1}; the last good checkpoints are kept in "
             f"{self.folder.path}. Train it alone (--seed {seed}) to see the step and the layer, or try a lower "
@@ -248,11 +262,12 @@ class Loop(Trainer):
             self.progress[i] = after_epoch(recipe, self.progress[i], row(lambda values, i=i: values[i], share))
             if self.progress[i].best_epoch == self.epoch:  # before the state: killed in between, the epoch is repeated
                 averaged = self.progress[i].best.keeps_average(by_loss=recipe.task.by_loss)
-                kept = self.one(self.state.ema if averaged else params, i)
-                self.folders[i].save_model(self.recipes[i], kept, self.data.classes, self.epoch)
+                kept = jax.device_get(self.one(self.state.ema if averaged else params, i))
+                self.write(self.folders[i].save_model, self.recipes[i], kept, self.data.classes, self.epoch)
         self.save(active)
         self.listener.epoch(mean)
         if self.listener.interrupted() and not self.done:
+            self.writer.wait()
             raise InterruptedRunError(f"stopped after epoch {self.epoch} and saved; {self.how_to_go_on}")
 
     def save(self, runs: list[int]) -> None:
@@ -268,12 +283,20 @@ class Loop(Trainer):
         if self.folders[1:]:  # first, and in one file: they go on together, from the same step
             self.folder.save_states(here, orders, self.progress)
         for i in runs:
-            self.folders[i].save_state(self.one(here, i), orders[i], self.progress[i])
+            self.write(self.folders[i].save_state, self.one(here, i), orders[i], self.progress[i])
         self.saved = time.monotonic()
+
+    def write(self, save: Callable[..., None], *content: Any) -> None:
+        """Now; of what is large, while training goes on."""
+        if self.is_large:
+            self.writer.put(save, *content)
+        else:
+            save(*content)
 
     def finish(self) -> list[dict[str, Any]]:
         """To the end: the result of each run."""
         self.run()
+        self.writer.wait()
         runs = zip(self.recipes, self.progress, self.folders, strict=True)
         results = [result(*run, self.engine) for run in runs]
         for folder, outcome in zip(self.folders, results, strict=True):
@@ -281,6 +304,23 @@ class Loop(Trainer):
         if not self.folders[1:]:
             self.folder.save_curves(self.progress[0].rows)
         return results
+
+
+class Writer:
+    """Files written one after the other while training goes on; never more than two wait to be written."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(1)
+        self.waiting: list[Future[None]] = []
+
+    def put(self, save: Callable[..., None], *content: Any) -> None:
+        while len(self.waiting) > 1:
+            self.waiting.pop(0).result()  # it raises what went wrong
+        self.waiting.append(self.pool.submit(save, *content))
+
+    def wait(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0).result()
 
 
 def stacked(runs: list[Any]) -> Any:

@@ -13,7 +13,15 @@ from glassformer.train.jax_engine import State, loss_of_batch
 
 
 def all_finite(params: Any) -> bool:
-    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(params)))
+    """On an accelerator its weights stay there."""
+    if jax.default_backend() == "cpu":
+        return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+    return bool(finite_on_device(params))
+
+
+@jax.jit
+def finite_on_device(params: Any) -> Any:
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
 
 
 @jax.jit
