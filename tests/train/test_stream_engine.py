@@ -168,9 +168,7 @@ def test_a_large_state_is_written_while_training_goes_on(
         fit.run_recipe(broken, tokens, lambda recipe: recipe, out=tmp_path / "broken")
 
 
-def test_what_cannot_be_written_meanwhile_is_said(
-    tokens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_written_meanwhile_is_said(tokens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "LARGE", 0)
 
     def full(self: RunFolder, *content: Any) -> None:

@@ -12,7 +12,7 @@ from glassformer.train.loop import Listener
 
 if TYPE_CHECKING:
     from glassformer.data import Dataset
-    from glassformer.train.recipe import Recipe
+    from glassformer.train.recipe import Recipe, Training
     from glassformer.train.run_folder import Row
 
 
@@ -24,7 +24,7 @@ class TrainingProgress(Listener):
         self.bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(),
-            TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]:,.0f} samples/s"),
+            TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]}"),
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
@@ -44,25 +44,31 @@ class TrainingProgress(Listener):
 
     def begins(self, folder: Path, recipe: "Recipe", data: "Dataset", seeds: tuple[int, ...]) -> None:
         training, optimiser = recipe.training, recipe.optimiser
-        self.epochs, self.by_loss = training.epochs, recipe.task.by_loss
+        self.hear_of(recipe)
         seed = f"seeds {', '.join(map(str, seeds))}" if seeds else f"seed {training.seed}"
         times = f" x {training.accumulate}" if training.accumulate > 1 else ""
         self.console.print(
             f"{type(recipe.model).__name__} on {data.name} ({recipe.task.count(data.train):,} training {what(recipe)}, "
-            f"{100 * recipe.validation.share:g} % held out), {training.epochs} epochs, batch {training.batch}{times}, "
+            f"{100 * recipe.validation.share:g} % held out), {length(training)}, batch {training.batch}{times}, "
             f"{optimiser.name} at {optimiser.lr:g} ({optimiser.schedule.kind}), {seed} "
             f"-> {folder}"
         )
 
-    def resumes(self, folder: Path, recipe: "Recipe") -> None:
+    def hear_of(self, recipe: "Recipe") -> None:
+        from glassformer.train.throughput import Throughput
+
         self.epochs, self.by_loss = recipe.training.epochs, recipe.task.by_loss
+        self.throughput = Throughput(recipe)
+
+    def resumes(self, folder: Path, recipe: "Recipe") -> None:
+        self.hear_of(recipe)
         self.console.print(f"going on with {folder}")
 
     def notice(self, text: str) -> None:
         self.console.print(text)
 
     def chunk(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None:
-        fields = {"epoch": epoch, "loss": loss, "speed": samples_per_second}
+        fields = {"epoch": epoch, "loss": loss, "speed": self.throughput.shown(samples_per_second)}
         if self.task is None:
             self.task = self.bar.add_task("", total=self.epochs * steps, **fields)
         self.bar.update(self.task, completed=(epoch - 1) * steps + step, **fields)
@@ -91,6 +97,12 @@ class TrainingProgress(Listener):
 
     def interrupted(self) -> bool:
         return self.stopping
+
+
+def length(training: "Training") -> str:
+    if training.steps:
+        return f"{training.steps:,} steps, scored every {training.score_every:,}"
+    return f"{training.epochs} epochs"
 
 
 def what(recipe: "Recipe") -> str:
