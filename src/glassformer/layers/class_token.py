@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.errors import expect
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -37,5 +38,5 @@ class ClassToken:
     ) -> tuple[Float[Array, "B T C"], Params]:
         dy = tag("dy", dy)
         # y = [token, x]
-        dtoken, dx = jnp.sum(dy[:, 0], axis=0), dy[:, 1:]
+        dtoken, dx = jnp.sum(wide(dy[:, 0]), axis=0), dy[:, 1:]
         return dx, Params(token=dtoken)

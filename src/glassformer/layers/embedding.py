@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.errors import at_least
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Integer, Key
 
@@ -47,5 +48,5 @@ class Embedding:
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[None, Params]:
         dy = tag("dy", dy)
         # y = emb[ids]
-        demb = jnp.zeros_like(params.emb).at[cache.ids].add(dy)
+        demb = jnp.zeros_like(wide(params.emb)).at[cache.ids].add(wide(dy))
         return None, Params(emb=demb)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -28,15 +29,15 @@ class GELU:
 
     def forward(self, params: None, x: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
         x = tag("x", x)
-        y = tag("y", x * normal_cdf(x))
+        y = tag("y", (x * normal_cdf(wide(x))).astype(x.dtype))
         return y, Cache(x=x)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
         dy = tag("dy", dy)
-        x = cache.x
+        narrow, dy, x = dy.dtype, wide(dy), wide(cache.x)
         # y = x * cdf(x): x by itself, and x inside cdf
         pdf = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-        dx = tag("dx", dy * (normal_cdf(x) + x * pdf))
+        dx = tag("dx", (dy * (normal_cdf(x) + x * pdf)).astype(narrow))
         return dx, None
 
 

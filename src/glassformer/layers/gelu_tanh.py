@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -30,16 +31,21 @@ class GELUTanh:
 
     def forward(self, params: None, x: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
         x = tag("x", x)
-        gate = tag("gate", 0.5 * (1 + jnp.tanh(OUTER * (x + CUBIC * x * x * x))))
-        y = tag("y", x * gate)
+        gate = tag("gate", gate_of(wide(x)).astype(x.dtype))
+        y = tag("y", (wide(x) * gate_of(wide(x))).astype(x.dtype))
         return y, Cache(x=x, gate=gate)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
         dy = tag("dy", dy)
-        x, gate = cache.x, cache.gate
+        narrow, dy = dy.dtype, wide(dy)
+        x, gate = wide(cache.x), wide(cache.gate)
         # y = x * gate
         dgate = tag("dgate", dy * x)
         # gate = (1 + tanh(u)) / 2, u = OUTER * (x + CUBIC * x^3)
         du = dgate * 2 * gate * (1 - gate)
-        dx = tag("dx", dy * gate + du * OUTER * (1 + 3 * CUBIC * x * x))
+        dx = tag("dx", (dy * gate + du * OUTER * (1 + 3 * CUBIC * x * x)).astype(narrow))
         return dx, None
+
+
+def gate_of(x: Float[Array, "*B"]) -> Float[Array, "*B"]:
+    return 0.5 * (1 + jnp.tanh(OUTER * (x + CUBIC * x * x * x)))

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from glassformer.errors import at_least, expect
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -42,15 +43,17 @@ class LayerNorm:
 
     def forward(self, params: Params, x: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Cache]:
         expect("layer norm", "width of the input", x.shape[-1], self.width)
+        narrow, x = x.dtype, wide(x)
         centred = x - jnp.mean(x, axis=-1, keepdims=True)
         std_inv = tag("std_inv", lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + self.eps))
-        xhat = tag("xhat", centred * std_inv)
-        y = tag("y", xhat * params.gain + params.bias)
+        xhat = tag("xhat", (centred * std_inv).astype(narrow))
+        y = tag("y", (centred * std_inv * params.gain + params.bias).astype(narrow))
         return y, Cache(xhat=xhat, std_inv=std_inv)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Params]:
         dy = tag("dy", dy)
-        xhat, std_inv = cache.xhat, cache.std_inv
+        narrow, dy = dy.dtype, wide(dy)
+        xhat, std_inv = wide(cache.xhat), cache.std_inv
         # y = xhat * gain + bias
         dgain = jnp.sum(dy * xhat, axis=leading(dy))
         dbias = jnp.sum(dy, axis=leading(dy))
@@ -59,7 +62,7 @@ class LayerNorm:
         through_mean = jnp.mean(dxhat, axis=-1, keepdims=True)
         through_std = xhat * jnp.mean(dxhat * xhat, axis=-1, keepdims=True)
         dx = std_inv * (dxhat - through_mean - through_std)
-        return dx, Params(gain=dgain, bias=dbias)
+        return dx.astype(narrow), Params(gain=dgain, bias=dbias)
 
 
 def leading(x: Float[Array, "*B C"]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.errors import at_least, expect
+from glassformer.layers.precision import wide, wide_product
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -64,9 +65,9 @@ def project(x: Float[Array, "*B I"], w: Float[Array, "I O"], b: Float[Array, "O"
 def project_backward(
     x: Float[Array, "*B I"], w: Float[Array, "I O"], b: Float[Array, "O"] | None, dy: Float[Array, "*B O"]
 ) -> tuple[Float[Array, "*B I"], Float[Array, "I O"], Float[Array, "O"] | None]:
-    """The gradients of `project`: (dx, dw, db)."""
+    """The gradients of `project`: (dx, dw, db). Those of weights are wide."""
     tokens_x, tokens_dy = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
     dx = dy @ w.T
-    dw = tokens_x.T @ tokens_dy
-    db = None if b is None else jnp.sum(tokens_dy, axis=0)
+    dw = wide_product(tokens_x.T, tokens_dy)
+    db = None if b is None else jnp.sum(wide(tokens_dy), axis=0)
     return dx, dw, db

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key, Static
 
@@ -25,7 +26,7 @@ class MeanPool:
         return None
 
     def forward(self, params: None, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B C"], Cache]:
-        y = tag("y", jnp.mean(x, axis=1))
+        y = tag("y", jnp.mean(wide(x), axis=1).astype(x.dtype))
         return y, Cache(tokens=Static(x.shape[1]))
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "B C"]) -> tuple[Float[Array, "B T C"], None]:

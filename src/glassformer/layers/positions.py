@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from glassformer.errors import SettingError, ShapeError, expect
 from glassformer.layers.linear import xavier
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.registry import register
 from glassformer.shapes import Array, Float, Key
@@ -133,7 +134,7 @@ class Positions:
         # y = x + pos[:T]
         if params.pos is None:
             return dy, Params(pos=None)
-        dpos = jnp.sum(dy, axis=0)
+        dpos = jnp.sum(wide(dy), axis=0)
         if dy.shape[1] < self.tokens:  # rows beyond this sequence were not used
-            dpos = jnp.zeros_like(params.pos).at[: dy.shape[1]].set(dpos)
+            dpos = jnp.zeros_like(wide(params.pos)).at[: dy.shape[1]].set(dpos)
         return dy, Params(pos=dpos)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.errors import SettingError, at_least
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Integer, Key
 
@@ -71,7 +72,7 @@ class RelativeBias:
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "1 H T S"]) -> tuple[Any, Params]:
         dbias = tag("dbias", dy)
         # bias[h, t, s] = table[bucket[t, s], h]
-        dtable = jnp.zeros_like(params.table).at[cache.bucket].add(jnp.moveaxis(dbias[0], 0, -1))
+        dtable = jnp.zeros_like(wide(params.table)).at[cache.bucket].add(wide(jnp.moveaxis(dbias[0], 0, -1)))
         return Inputs(None, None), Params(table=dtable)  # pyright: ignore[reportArgumentType]
 
     def bucket_of(self, ahead: Integer[Array, "T S"]) -> Integer[Array, "T S"]:

@@ -14,6 +14,7 @@ from jax import lax
 
 from glassformer.errors import at_least, expect
 from glassformer.layers.layer_norm import leading
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -40,17 +41,19 @@ class RMSNorm:
 
     def forward(self, params: Params, x: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Cache]:
         expect("rms norm", "width of the input", x.shape[-1], self.width)
+        narrow, x = x.dtype, wide(x)
         rms_inv = tag("rms_inv", lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps))
-        xhat = tag("xhat", x * rms_inv)
-        y = tag("y", xhat * params.gain)
+        xhat = tag("xhat", (x * rms_inv).astype(narrow))
+        y = tag("y", (x * rms_inv * params.gain).astype(narrow))
         return y, Cache(xhat=xhat, rms_inv=rms_inv)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Params]:
         dy = tag("dy", dy)
-        xhat, rms_inv = cache.xhat, cache.rms_inv
+        narrow, dy = dy.dtype, wide(dy)
+        xhat, rms_inv = wide(cache.xhat), cache.rms_inv
         # y = xhat * gain
         dgain = jnp.sum(dy * xhat, axis=leading(dy))
         dxhat = tag("dxhat", dy * params.gain)
         # xhat = x * rms_inv, where rms_inv depends on x too: the subtracted term is its share
         dx = rms_inv * (dxhat - xhat * jnp.mean(dxhat * xhat, axis=-1, keepdims=True))
-        return dx, Params(gain=dgain)
+        return dx.astype(narrow), Params(gain=dgain)

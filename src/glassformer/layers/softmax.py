@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -37,13 +38,15 @@ class Softmax:
 
 
 def softmax(x: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
+    narrow, x = x.dtype, wide(x)
     highest = lax.stop_gradient(jnp.max(x, axis=-1, keepdims=True))
     highest = jnp.where(jnp.isneginf(highest), 0, highest)
     weight = jnp.exp(x - highest)
     total = jnp.sum(weight, axis=-1, keepdims=True)
-    return weight / jnp.where(total == 0, 1, total)
+    return (weight / jnp.where(total == 0, 1, total)).astype(narrow)
 
 
 def softmax_backward(y: Float[Array, "*B K"], dy: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
     # the subtracted sum is what raising one score takes from all the others
-    return y * (dy - jnp.sum(dy * y, axis=-1, keepdims=True))
+    narrow, y, dy = y.dtype, wide(y), wide(dy)
+    return (y * (dy - jnp.sum(dy * y, axis=-1, keepdims=True))).astype(narrow)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from glassformer.errors import at_least, expect
+from glassformer.layers.precision import wide, wide_product
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -55,7 +56,7 @@ class TiedHead:
         dlogits = tag("dlogits", dy)
         flat, tokens = dlogits.reshape(-1, self.vocabulary), cache.x.reshape(-1, cache.x.shape[-1])
         # logits = x @ emb^T * scale + b
-        db = None if params is None else jnp.sum(flat, axis=0)
+        db = None if params is None else jnp.sum(wide(flat), axis=0)
         dx = tag("dx", dlogits @ cache.emb * self.scale)
-        demb = tag("demb", flat.T @ tokens * self.scale)
+        demb = tag("demb", wide_product(flat.T, tokens) * self.scale)
         return Inputs(x=dx, emb=demb), None if db is None else Params(b=db)

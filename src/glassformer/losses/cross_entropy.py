@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from glassformer.errors import ShapeError
 from glassformer.losses.loss import Loss
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Integer
 
@@ -66,7 +67,7 @@ def weighted(share: Float[Array, "*B"], log_p: Float[Array, "*B"]) -> Float[Arra
 
 
 def log_softmax(x: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
-    return jax.nn.log_softmax(x, axis=-1)
+    return jax.nn.log_softmax(wide(x), axis=-1)
 
 
 def log_softmax_backward(log_p: Float[Array, "*B K"], dlog_p: Float[Array, "*B K"]) -> Float[Array, "*B K"]:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from glassformer.errors import ShapeError
 from glassformer.losses.cross_entropy import weighted
 from glassformer.losses.loss import Loss
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float
 
@@ -36,6 +37,7 @@ class MeanSquaredError(Loss):
         if labels.shape != x.shape or (weights is not None and weights.shape != x.shape):
             came = labels.shape if weights is None else f"{labels.shape}, weights of {weights.shape}"
             raise ShapeError(f"mean squared error: labels of shape {came} came, expected one per number: {x.shape}")
+        x = wide(x)
         weights = jnp.ones_like(x) if weights is None else weights.astype(x.dtype)
         share = tag("share", weights / jnp.sum(weights))
         d = tag("d", x - labels.astype(x.dtype))

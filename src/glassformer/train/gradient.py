@@ -27,5 +27,5 @@ def loss_and_gradient(
     y, cache = model.forward(params, x, **keywords_for(model, key=key), **keywords)
     value, loss_cache = at("loss", loss).forward(None, y, labels=labels, weights=weights)
     dy, _ = at("loss", loss).backward(None, loss_cache, jnp.ones_like(value))
-    _, dparams = model.backward(params, cache, dy)
+    _, dparams = model.backward(params, cache, dy.astype(y.dtype))  # a loss is wide
     return value, dparams
