@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.errors import ShapeError
-from glassformer.losses.loss import Loss
 from glassformer.layers.precision import wide
+from glassformer.losses.loss import Loss
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Integer
 

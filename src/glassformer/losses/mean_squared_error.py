@@ -12,9 +12,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from glassformer.errors import ShapeError
+from glassformer.layers.precision import wide
 from glassformer.losses.cross_entropy import weighted
 from glassformer.losses.loss import Loss
-from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float
 
