@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from glassformer.check import CASES
-from glassformer.layers import Attention, Dropout, FeedForward, Linear, MeanPool
+from glassformer.layers import Attention, Dropout, FeedForward, Linear, Mask, MeanPool
 from glassformer.models import BERT, GPT, T5, BERTFor, MaskedHead, RecurrentLM, Text, ViT
 from glassformer.models.model import Network
 from glassformer.names import at, named_leaves, recording, tag, visiting
