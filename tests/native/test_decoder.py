@@ -13,6 +13,7 @@ import pytest
 from glassformer.errors import EngineError, ShapeError
 from glassformer.layers import (
     GELU,
+    Attention,
     CausalSelfAttention,
     Embedding,
     FeedForward,
@@ -60,7 +61,7 @@ class OwnGPT:
 
     @property
     def layers(self) -> dict[str, Any]:
-        attend = MultiHeadAttention(12, 3, bias=False, scale=0.7)
+        attend = MultiHeadAttention(12, 3, bias=False, attend=Attention(scale=0.7))
         return {
             "norm1": LayerNorm(12, 1e-3),
             "attn": CausalSelfAttention(attend),

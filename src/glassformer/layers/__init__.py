@@ -4,10 +4,10 @@ Nothing here knows of models, data, training or files; a layer may use other lay
 """
 
 from glassformer.layers.attention import Attention
+from glassformer.layers.banded_attention import BandedAttention
 from glassformer.layers.biased_pre_norm_block import BiasedPreNormBlock
 from glassformer.layers.blockwise_attention import BlockwiseAttention
 from glassformer.layers.causal_self_attention import CausalSelfAttention
-from glassformer.layers.chain import Chain
 from glassformer.layers.checkpoint import Checkpoint
 from glassformer.layers.class_token import ClassToken
 from glassformer.layers.contract import Layer, as_jax
@@ -15,6 +15,7 @@ from glassformer.layers.dropout import Dropout
 from glassformer.layers.embedding import Embedding
 from glassformer.layers.feed_forward import FeedForward
 from glassformer.layers.first_token import FirstToken
+from glassformer.layers.fused_attention import FusedAttention
 from glassformer.layers.gated_feed_forward import GatedFeedForward
 from glassformer.layers.gelu import GELU
 from glassformer.layers.gelu_tanh import GELUTanh
@@ -24,12 +25,12 @@ from glassformer.layers.layer_norm import LayerNorm
 from glassformer.layers.linear import Linear
 from glassformer.layers.linear_attention import LinearAttention
 from glassformer.layers.lstm import LSTM
+from glassformer.layers.masks import Mask
 from glassformer.layers.mean_pool import MeanPool
 from glassformer.layers.multi_head import MultiHeadAttention
 from glassformer.layers.patches import Patches
 from glassformer.layers.positions import Positions
 from glassformer.layers.post_norm_block import PostNormBlock
-from glassformer.layers.post_norm_decoder_block import PostNormDecoderBlock
 from glassformer.layers.pre_norm import PreNorm
 from glassformer.layers.pre_norm_block import PreNormBlock
 from glassformer.layers.pre_norm_decoder_block import PreNormDecoderBlock
@@ -41,26 +42,25 @@ from glassformer.layers.rms_norm import RMSNorm
 from glassformer.layers.rnn import RNN
 from glassformer.layers.rotary import Rotary
 from glassformer.layers.self_attention import SelfAttention
-from glassformer.layers.sigmoid import Sigmoid
 from glassformer.layers.silu import SiLU
 from glassformer.layers.softmax import Softmax
 from glassformer.layers.standardise import Standardise
 from glassformer.layers.standardise_columns import StandardiseColumns
 from glassformer.layers.tanh import Tanh
 from glassformer.layers.tied_head import TiedHead
-from glassformer.layers.window_attention import WindowAttention
 from glassformer.registry import register
 
 __all__ = [
+    "FusedAttention",
     "GELU",
     "GRU",
     "LSTM",
     "RNN",
     "Attention",
+    "BandedAttention",
     "BiasedPreNormBlock",
     "BlockwiseAttention",
     "CausalSelfAttention",
-    "Chain",
     "Checkpoint",
     "ClassToken",
     "Dropout",
@@ -74,12 +74,12 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "LinearAttention",
+    "Mask",
     "MeanPool",
     "MultiHeadAttention",
     "Patches",
     "Positions",
     "PostNormBlock",
-    "PostNormDecoderBlock",
     "PreNorm",
     "PreNormBlock",
     "PreNormDecoderBlock",
@@ -91,15 +91,17 @@ __all__ = [
     "Rotary",
     "SelfAttention",
     "SiLU",
-    "Sigmoid",
     "Softmax",
     "Standardise",
     "StandardiseColumns",
     "Tanh",
     "TiedHead",
-    "WindowAttention",
     "as_jax",
 ]
 
-for _cls in [value for value in vars().values() if isinstance(value, type) and value is not Layer]:
+ATTEND = {"plain": Attention, "blockwise": BlockwiseAttention, "banded": BandedAttention, "linear": LinearAttention, "fused": FusedAttention}
+for _name, _cls in ATTEND.items():
+    register.part(_name)(_cls)
+OTHERS = (Layer, Mask, *ATTEND.values())
+for _cls in [value for value in vars().values() if isinstance(value, type) and value not in OTHERS]:
     register.layer(_cls.__module__.rpartition(".")[2].replace("_", "-"))(_cls)  # as its file is called

@@ -273,6 +273,8 @@ class Meaning:
             full, works = self.work.name, self.beside()
         dotted = f"{full}.{word}".strip(".")
         if dotted in of.trace.values or dotted in of.trace.gradients:
+            if word == "mask":
+                of.masks.setdefault(dotted, of.trace.values[dotted])
             return dotted
         for work in works:
             if word in work.params:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.errors import ContractError
 from glassformer.models.input import Input
@@ -49,6 +49,10 @@ class Network(ABC):
             if getattr(self, field.name) is self.input:
                 return dataclasses.replace(self, **{field.name: self.input.for_data(data)})  # pyright: ignore
         raise ContractError(f"{type(self).__name__}: its input is none of its settings; define for_data(data, task)")
+
+    def to_look_at(self) -> Self:
+        """A model that computes the same with its insides in view, for the lens: names and params are the same."""
+        return self
 
     @property
     def backbone(self) -> "Network":

@@ -158,18 +158,28 @@ def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tupl
     chosen = batches.order[i]
     key_draw, key_model = keys_of_step(batches.key, i)
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
+    narrow = jnp.bfloat16 if recipe.engine.precision == "bf16" else None
     weights = label_weights(batch, batches.weights[i])
     loss, dparams = loss_and_gradient(
         recipe.model,
         recipe.loss,
-        params,
-        shifted(key_draw, batch.x, recipe.training.shift),
+        in_precision(params, narrow),
+        in_precision(shifted(key_draw, batch.x, recipe.training.shift), narrow),
         labels=batch.labels,
         weights=weights,
         key=key_model,
         **batch.keywords,
     )
-    return loss, dparams, jnp.sum(weights)
+    return loss, in_precision(dparams, narrow and jnp.float32), jnp.sum(weights)
+
+
+def in_precision(tree: Any, dtype: Any) -> Any:
+    """Floats, and the bytes of images, in this type; None: as they are."""
+
+    def cast(leaf: Any) -> Any:
+        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) or leaf.dtype == jnp.uint8 else leaf
+
+    return tree if dtype is None else jax.tree.map(cast, tree)
 
 
 def key_of(seed: int, epoch: int) -> Any:

@@ -72,6 +72,7 @@ class Validation:
 @dataclass(frozen=True)
 class Engine:
     name: Literal["auto", "jax", "native"] = "auto"
+    precision: Literal["float32", "bf16"] = "float32"  # of matrix products; weights and what is wide are float32
     rng: Literal["threefry", "xorshift"] = "threefry"
     deterministic: bool = False  # GPU: bit-identical repeats, a little slower; the CPU always is
     threads: int = 0  # native: 0 is one for each core; a run repeats to the bit with any number

@@ -1,0 +1,80 @@
+"""Fused attention: what attention.py computes, in one kernel of the GPU's vendor (cuDNN), which holds no T x S pattern.
+
+forward    scale = 1 / sqrt(D)      scores = masked(q @ k^T * scale, mask)      z = softmax(scores) @ v
+backward   the kernel's own, kept in the cache as JAX's pullback; attention.py's written-out one is its referee
+
+The kernel takes bfloat16 and float16 on NVIDIA GPUs. Elsewhere blockwise attention (blockwise_attention.py) stands in:
+the same numbers, and `instead` says so. Padding must stand at the end of a sequence: the kernel is told lengths. Where
+it stands elsewhere z is NaN rather than wrong.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from glassformer.layers import blockwise_attention
+from glassformer.layers.attend import Attend
+from glassformer.layers.attention import Attention, Inputs
+from glassformer.layers.blockwise_attention import BlockwiseAttention
+from glassformer.layers.masks import Mask, as_mask, within
+from glassformer.names import tag
+from glassformer.shapes import Array, Bool, Float
+
+
+class Cache(NamedTuple):
+    q: Float[Array, "B T H D"]
+    k: Float[Array, "B S H D"]
+    v: Float[Array, "B S H D"]
+    pullback: Any  # dz -> dq, dk, dv
+
+
+@dataclass(frozen=True)
+class FusedAttention(Attend):
+    scale: float | None = None  # None: 1 / sqrt(D)
+    called: ClassVar = "fused attention"
+    cannot: ClassVar = ("bias", "dense", "window", "offset")
+
+    @property
+    def plain(self) -> Attention:
+        return Attention(scale=self.scale)
+
+    @property
+    def blockwise(self) -> BlockwiseAttention:
+        return BlockwiseAttention(scale=self.scale)
+
+    @property
+    def instead(self) -> str:
+        """What is said where the kernel is not to be had; nothing where it is."""
+        here = jax.default_backend()
+        return "" if here == "gpu" else f"fused attention is for GPUs; on this {here.upper()} blockwise attention stands in"
+
+    def forward(
+        self, params: None, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | Mask | None = None
+    ) -> tuple[Float[Array, "B T H D"], Cache | blockwise_attention.Cache]:
+        mask = as_mask(mask)
+        self.must_honour(mask, x.bias)
+        if self.instead or x.q.dtype not in (jnp.bfloat16, jnp.float16):
+            return self.blockwise.forward(params, x, mask=mask)
+        q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)
+        mask.show(q.shape[1], k.shape[1])
+        keep = mask.kept(self.called, k)
+        lengths = None if keep is None else jnp.sum(keep, axis=1, dtype=jnp.int32)
+
+        def kernel(q: Array, k: Array, v: Array) -> Array:
+            return jax.nn.dot_product_attention(
+                q, k, v, scale=self.scale, is_causal=mask.causal, key_value_seq_lengths=lengths, implementation="cudnn"
+            )
+
+        z, pullback = jax.vjp(kernel, q, k, v)
+        if keep is not None and lengths is not None:
+            at_the_end = jnp.all(keep == within(lengths, k.shape[1]))
+            z = jnp.where(at_the_end, z, jnp.nan)
+        return tag("z", z), Cache(q=q, k=k, v=v, pullback=pullback)
+
+    def backward(self, params: None, cache: Any, dy: Float[Array, "B T H D"]) -> tuple[Inputs, None]:
+        if isinstance(cache, blockwise_attention.Cache):
+            return self.blockwise.backward(params, cache, dy)
+        dq, dk, dv = cache.pullback(tag("dz", dy))
+        return Inputs(q=tag("dq", dq), k=tag("dk", dk), v=tag("dv", dv)), None
