@@ -51,7 +51,6 @@ from glassformer.layers.tied_head import TiedHead
 from glassformer.registry import register
 
 __all__ = [
-    "FusedAttention",
     "GELU",
     "GRU",
     "LSTM",
@@ -67,6 +66,7 @@ __all__ = [
     "Embedding",
     "FeedForward",
     "FirstToken",
+    "FusedAttention",
     "GELUTanh",
     "GatedFeedForward",
     "GroupedQueryAttention",
@@ -99,7 +99,13 @@ __all__ = [
     "as_jax",
 ]
 
-ATTEND = {"plain": Attention, "blockwise": BlockwiseAttention, "banded": BandedAttention, "linear": LinearAttention, "fused": FusedAttention}
+ATTEND = {
+    "plain": Attention,
+    "blockwise": BlockwiseAttention,
+    "banded": BandedAttention,
+    "linear": LinearAttention,
+    "fused": FusedAttention,
+}
 for _name, _cls in ATTEND.items():
     register.part(_name)(_cls)
 OTHERS = (Layer, Mask, *ATTEND.values())

@@ -48,7 +48,11 @@ class FusedAttention(Attend):
     def instead(self) -> str:
         """What is said where the kernel is not to be had; nothing where it is."""
         here = jax.default_backend()
-        return "" if here == "gpu" else f"fused attention is for GPUs; on this {here.upper()} blockwise attention stands in"
+        return (
+            ""
+            if here == "gpu"
+            else f"fused attention is for GPUs; on this {here.upper()} blockwise attention stands in"
+        )
 
     def forward(
         self, params: None, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | Mask | None = None

@@ -21,7 +21,7 @@ OUTER = math.sqrt(2 / math.pi)
 
 class Cache(NamedTuple):
     x: Float[Array, "*B"]
-    gate: Float[Array, "*B"]  # the share of x that passes
+    gate: Float[Array, "*B"] | None  # the share of x that passes; None in bf16, where making it again is quicker
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,13 @@ class GELUTanh:
         x = tag("x", x)
         gate = tag("gate", gate_of(wide(x)).astype(x.dtype))
         y = tag("y", (wide(x) * gate_of(wide(x))).astype(x.dtype))
-        return y, Cache(x=x, gate=gate)
+        return y, Cache(x=x, gate=gate if gate.dtype == wide(gate).dtype else None)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
         dy = tag("dy", dy)
         narrow, dy = dy.dtype, wide(dy)
-        x, gate = wide(cache.x), wide(cache.gate)
+        x = wide(cache.x)
+        gate = gate_of(x) if cache.gate is None else cache.gate
         # y = x * gate
         dgate = tag("dgate", dy * x)
         # gate = (1 + tanh(u)) / 2, u = OUTER * (x + CUBIC * x^3)

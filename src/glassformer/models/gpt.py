@@ -8,7 +8,7 @@ Ids are integers and have no gradient: dx is None. Without a key nothing is drop
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,7 @@ from glassformer.models.attending import Attending
 from glassformer.models.incremental import Incremental
 from glassformer.models.kv_cache import KVCache, attend_next, keys_and_values, padded_cache
 from glassformer.models.text import Activation, Text, normal_matrices
+from glassformer.models.tied_output import TiedOutput
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
 
@@ -61,7 +62,7 @@ class Cache(NamedTuple):
     drop: dropout.Cache
     blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...]
     norm: layer_norm.Cache
-    head: tied_head.Cache
+    head: tied_head.Cache | None  # None where head and loss are one (losses/head_and_loss.py)
 
 
 class State(NamedTuple):
@@ -72,7 +73,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GPT(Attending, Incremental):
+class GPT(Attending, Incremental, TiedOutput):
     tasks: ClassVar[tuple[str, ...]] = ("next-token",)
     output_axis: ClassVar[str] = "symbols"
 
@@ -161,6 +162,22 @@ class GPT(Attending, Incremental):
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T V"], Cache]:
         """`keep` is the padding mask, False at padding; place 0 is the first token either way."""
+        h, cache = self.to_head(params, x, keep=keep, key=key)
+        logits, head = at("head", self.head).forward(None, h)
+        return logits, cache._replace(head=head)
+
+    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T V"]) -> tuple[None, Params]:
+        d, _ = at("head", self.head).backward(None, cast(tied_head.Cache, cache.head), dy)
+        return None, self.from_head(params, cache, d)
+
+    def to_head(
+        self,
+        params: Params,
+        x: Integer[Array, "B T"],
+        *,
+        keep: Bool[Array, "B T"] | None = None,
+        key: Key | None = None,
+    ) -> tuple[tied_head.Inputs, Cache]:
         self.text.check("GPT", x)
         mask = self.mask(keep)
         key_drop, *keys = split_or_none(key, 1 + self.depth)
@@ -174,11 +191,10 @@ class GPT(Attending, Incremental):
             blocks.append(block)
         h, norm = at("norm", self.norm).forward(params.norm, resid)
         table = params.embed if params.head is None else params.head
-        logits, head = at("head", self.head).forward(None, tied_head.Inputs(x=h, emb=table.emb))
-        return logits, Cache(embed=embed, drop=drop, blocks=tuple(blocks), norm=norm, head=head)
+        cache = Cache(embed=embed, drop=drop, blocks=tuple(blocks), norm=norm, head=None)
+        return tied_head.Inputs(x=h, emb=table.emb), cache
 
-    def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T V"]) -> tuple[None, Params]:
-        d, _ = at("head", self.head).backward(None, cache.head, dy)
+    def from_head(self, params: Params, cache: Cache, d: tied_head.Inputs) -> Params:
         dresid, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, d.x)
         dblocks = []
         for i in reversed(range(self.depth)):
@@ -194,7 +210,7 @@ class GPT(Attending, Incremental):
             dembed, dhead = embedding.Params(emb=dembed.emb + d.emb), None
         else:
             dhead = embedding.Params(emb=d.emb)
-        return None, Params(embed=dembed, positions=dpositions, blocks=tuple(reversed(dblocks)), norm=dnorm, head=dhead)
+        return Params(embed=dembed, positions=dpositions, blocks=tuple(reversed(dblocks)), norm=dnorm, head=dhead)
 
     @property
     def longest(self) -> int:
@@ -205,10 +221,10 @@ class GPT(Attending, Incremental):
     ) -> tuple[Float[Array, "B V"], State]:
         """The keys and values that forward keeps for backward are kept here. What pads a shorter prompt lies behind
         it, where no real token looks, and is overwritten as the row goes on."""
-        _, cache = replace(self, checkpoint=False).forward(params, ids)
+        h, cache = replace(self, checkpoint=False).to_head(params, ids)
         blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in cache.blocks)
-        last = cache.head.x[jnp.arange(len(ids)), lengths - 1]
-        scores, _ = self.head.forward(None, tied_head.Inputs(x=last, emb=cache.head.emb))
+        last = h.x[jnp.arange(len(ids)), lengths - 1]
+        scores, _ = self.head.forward(None, h._replace(x=last))
         return scores, State(blocks, lengths)
 
     def step(self, params: Params, state: State, tokens: Integer[Array, "B"]) -> tuple[Float[Array, "B V"], State]:

@@ -1,0 +1,78 @@
+"""Tied head and cross-entropy in one, in pieces of tokens: the logits of a large vocabulary are never all in memory.
+
+forward    logits = x @ emb^T      lse = log(sum(exp(logits)))      loss = -sum_tokens(share * (pick(logits) - lse))
+backward   dlogits = share * (exp(logits - lse) - onehot(labels, V)) * dloss      dx = dlogits @ emb
+           demb = dlogits^T @ x
+
+The same numbers as tied_head.py followed by cross_entropy.py. While the logits of a piece are there, so are the
+gradients made of them: the cache holds dx and demb for dloss = 1, and backward multiplies. Nothing is computed twice.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from glassformer.layers.precision import wide, wide_product
+from glassformer.layers.tied_head import Inputs
+from glassformer.losses.cross_entropy import at_label, shares, weighted
+from glassformer.names import tag
+from glassformer.shapes import Array, Float, Integer, Key
+
+
+class Cache(NamedTuple):
+    """For dloss = 1."""
+
+    dx: Float[Array, "*B C"]
+    demb: Float[Array, "V C"]
+
+
+@dataclass(frozen=True)
+class HeadAndLoss:
+    piece: int = 8192  # tokens whose logits are there at a time
+
+    def init(self, key: Key) -> None:
+        return None
+
+    def forward(
+        self,
+        params: None,
+        x: Inputs,
+        *,
+        labels: Integer[Array, "*B"],
+        weights: Float[Array, "*B"] | None = None,
+    ) -> tuple[Float[Array, ""], Cache]:
+        tokens, emb = x.x.reshape(-1, x.x.shape[-1]), x.emb
+        share = shares(wide(x.x), weights)
+        pieces = -(-len(tokens) // self.piece)
+        cut = (
+            tuple(
+                jnp.pad(flat, ((0, pieces * self.piece - len(flat)), *((0, 0),) * (flat.ndim - 1))).reshape(
+                    pieces, self.piece, *flat.shape[1:]
+                )
+                for flat in (tokens, labels.reshape(-1), share.reshape(-1))
+            )
+            if pieces > 1
+            else tuple(flat[None] for flat in (tokens, labels.reshape(-1), share.reshape(-1)))
+        )
+
+        def one(demb: Array, now: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+            x, labels, share = now
+            logits = x @ emb.T
+            lse = jax.nn.logsumexp(wide(logits), axis=-1, keepdims=True)
+            loss = -weighted(share, at_label(wide(logits), labels) - lse[..., 0])
+            # dlogits = share * (softmax(logits) - onehot), for dloss = 1
+            onehot = lax.broadcasted_iota(labels.dtype, logits.shape, 1) == labels[:, None]
+            dlogits = (share[:, None] * (jnp.exp(wide(logits) - lse) - onehot)).astype(logits.dtype)
+            return demb + wide_product(dlogits.T, x), (loss, dlogits @ emb)
+
+        demb, (losses, dx) = lax.scan(one, jnp.zeros_like(wide(emb)), cut)
+        dx = dx.reshape(-1, dx.shape[-1])[: len(tokens)].reshape(x.x.shape)
+        return tag("loss", jnp.sum(losses)), Cache(dx=dx, demb=demb)
+
+    def backward(self, params: None, cache: Cache, dy: Float[Array, ""]) -> tuple[Inputs, None]:
+        dloss = tag("dloss", dy)
+        dx = tag("dx", (cache.dx * dloss).astype(cache.dx.dtype))
+        return Inputs(x=dx, emb=tag("demb", cache.demb * dloss)), None
