@@ -28,7 +28,7 @@ WINDOW = ["model.window=3", "model.global_tokens=1"]
 
 def losses_of(kind: str, *changes: str, steps: int = 10) -> np.ndarray:
     """Of the first steps, through the trainer, dropout and all."""
-    written = small_recipe("adamw", batch=8) if kind == "vit" else small_text_recipe(kind)
+    written = small_recipe("adamw", batch=8) if kind == "vit" else small_text_recipe(kind, batch=2)
     recipe = with_changes(written, list(changes))
     recipe, data = (resolved(recipe, small_data()), small_data()) if kind == "vit" else ready(recipe)
     engine = JaxEngine(recipe, data.train, (1,))
