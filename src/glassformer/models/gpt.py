@@ -206,7 +206,7 @@ class GPT(Attending, Incremental):
         """The keys and values that forward keeps for backward are kept here. What pads a shorter prompt lies behind
         it, where no real token looks, and is overwritten as the row goes on."""
         _, cache = replace(self, checkpoint=False).forward(params, ids)
-        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in cache.blocks)
+        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in cache.blocks)  # pyright: ignore[reportAttributeAccessIssue]
         last = cache.head.x[jnp.arange(len(ids)), lengths - 1]
         scores, _ = self.head.forward(None, tied_head.Inputs(x=last, emb=cache.head.emb))
         return scores, State(blocks, lengths)
