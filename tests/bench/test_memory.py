@@ -1,4 +1,4 @@
-"""`glassformer bench memory`: each way is the model it says, in a process of its own, and the table says what was measured."""
+"""`glassformer bench memory`: each way is the model it says, measured in a process of its own."""
 
 import pytest
 

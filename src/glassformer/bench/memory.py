@@ -1,8 +1,8 @@
 """How much memory a training step of a language model on a long text takes, by the way it attends.
 
 Each way trains in a process of its own, with the jax engine on all cores. Its first step compiles and counts for
-nothing. Then freed memory is given back, the kernel's mark of the most memory that the process ever had is set back, and
-what the next step adds to the process at rest is what it took: patterns, caches, gradients and all. Linux only.
+nothing. Then freed memory is given back, the kernel's mark of the most memory that the process ever had is set back,
+and what the next step adds to the process at rest is what it took: patterns, caches, gradients and all. Linux only.
 """
 
 import ctypes

@@ -8,7 +8,7 @@ Ids are integers and have no gradient: dx is None. Without a key nothing is drop
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -206,7 +206,8 @@ class GPT(Attending, Incremental):
         """The keys and values that forward keeps for backward are kept here. What pads a shorter prompt lies behind
         it, where no real token looks, and is overwritten as the row goes on."""
         _, cache = replace(self, checkpoint=False).forward(params, ids)
-        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in cache.blocks)  # pyright: ignore[reportAttributeAccessIssue]
+        inside: Any = cache.blocks
+        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in inside)
         last = cache.head.x[jnp.arange(len(ids)), lengths - 1]
         scores, _ = self.head.forward(None, tied_head.Inputs(x=last, emb=cache.head.emb))
         return scores, State(blocks, lengths)
