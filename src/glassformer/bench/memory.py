@@ -1,10 +1,11 @@
 """How much memory a training step of a language model on a long text takes, by the way it attends.
 
 Each way trains in a process of its own, with the jax engine on all cores. Its first step compiles and counts for
-nothing; then the kernel's mark of the most memory that the process ever had is set back, and what the next step adds to
-the process at rest is what that step took: patterns, caches, gradients and all. Linux only, where there is such a mark.
+nothing. Then freed memory is given back, the kernel's mark of the most memory that the process ever had is set back,
+and what the next step adds to the process at rest is what it took: patterns, caches, gradients and all. Linux only.
 """
 
+import ctypes
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 
 from glassformer.errors import EngineError
 
+SETTLE = 2.0  # seconds in which XLA's threads give back what the first step had
 STATUS, MARK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -65,6 +67,8 @@ def measure(way: str, sizes: Sizes) -> Result:
     recipe = recipe_for(way, sizes)
     train = jax_training(recipe, random_samples(recipe, 1), initial(recipe.model))
     loss = float(train()[0])
+    time.sleep(SETTLE)
+    ctypes.CDLL(None).malloc_trim(0)
     before = status("VmRSS")
     MARK.write_text("5")  # sets VmHWM back to what the process has now
     start = time.perf_counter()

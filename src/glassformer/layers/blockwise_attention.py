@@ -27,6 +27,7 @@ from glassformer.layers.attend import Attend
 from glassformer.layers.attention import Attention, Inputs, by_head, by_token, split_heads, transposed
 from glassformer.layers.blocks import cut, joined, places
 from glassformer.layers.masks import Mask, as_mask
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Bool, Float, Integer
 
@@ -99,18 +100,18 @@ class BlockwiseAttention(Attend):
             return None, (mix / total, finite(highest) + jnp.log(total))
 
         _, (z, lse) = lax.scan(one_block, None, all_queries)
-        z = tag("z", by_token(joined(z, q.shape[1]), of=q))
+        z = tag("z", by_token(joined(z, q.shape[1]), of=q).astype(q.dtype))
         lse = tag("lse", split_heads(joined(lse, q.shape[1])[..., 0], of=q))
         return z, Cache(q=q, k=k, v=v, mask=mask, z=z, lse=lse)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "B T H D"]) -> tuple[Inputs, None]:
         q, k, v, mask = cache.q, cache.k, cache.v, cache.mask
         dz = tag("dz", dy)
-        rowsum = jnp.sum(dz * cache.z, axis=-1, keepdims=True)  # = rowsum(dpattern * pattern)
+        rowsum = jnp.sum(wide(dz) * wide(cache.z), axis=-1, keepdims=True)  # = rowsum(dpattern * pattern)
         lse = jnp.swapaxes(cache.lse, 1, 2)[..., None]
         rows = (
             self.queries(q, mask),
-            cut(by_head(dz), self.block),
+            cut(by_head(wide(dz)), self.block),
             cut(by_head(lse), self.block),
             cut(by_head(rowsum), self.block),
         )
@@ -137,9 +138,9 @@ class BlockwiseAttention(Attend):
             return dq, (dk, dv)
 
         dq, (dk, dv) = lax.scan(one_block, jnp.zeros_like(rows[0].q), self.keys(k, v, mask))
-        dq = tag("dq", by_token(joined(dq, q.shape[1]) * self.scale_for(q), of=q))
-        dk = tag("dk", by_token(joined(dk, k.shape[1]), of=k))
-        dv = tag("dv", by_token(joined(dv, k.shape[1]), of=k))
+        dq = tag("dq", by_token(joined(dq, q.shape[1]) * self.scale_for(q), of=q).astype(q.dtype))
+        dk = tag("dk", by_token(joined(dk, k.shape[1]), of=k).astype(k.dtype))
+        dv = tag("dv", by_token(joined(dv, k.shape[1]), of=k).astype(v.dtype))
         return Inputs(q=dq, k=dk, v=dv), None
 
     def scores(self, queries: Queries, keys: Keys, mask: Mask) -> Float[Array, "N T S"]:
@@ -150,14 +151,14 @@ class BlockwiseAttention(Attend):
 
     def queries(self, q: Float[Array, "B T H D"], mask: Mask) -> Queries:
         place = places(q.shape[1], self.block) + (0 if mask.offset is None else mask.offset)
-        return Queries(q=cut(by_head(q) * self.scale_for(q), self.block), place=place)
+        return Queries(q=cut(by_head(wide(q)) * self.scale_for(q), self.block), place=place)
 
     def keys(self, k: Float[Array, "B S H D"], v: Float[Array, "B S H D"], mask: Mask) -> Keys:
         batch, sources, heads, _ = k.shape
         keep = jnp.ones((batch, sources), bool) if mask.keep is None else mask.keep
         return Keys(
-            k=cut(by_head(k), self.block),
-            v=cut(by_head(v), self.block),
+            k=cut(by_head(wide(k)), self.block),
+            v=cut(by_head(wide(v)), self.block),
             place=places(sources, self.block),
             keep=cut(jnp.repeat(keep, heads, axis=0), self.block),
         )

@@ -305,10 +305,9 @@ class Meaning:
         for work in self.beside():
             params = {word: self.of.trace.params[param] for word, param in work.params.items()}
             for word, array in {**work.given, **work.gave, **params, **self.of.inside[work.name]}.items():
-                dims = dims_for(type(work.layer), word)
-                plain = [one.lstrip("#") for one in dims or ()]
-                if name in plain:
-                    return {"value": int(np.shape(array)[plain.index(name) - len(plain)])}
+                dims = dims_for(type(work.layer), word) or ()
+                if name in dims:  # not "#H", which may be 1
+                    return {"value": int(np.shape(array)[dims.index(name) - len(dims)])}
         return None
 
     def part(self, name: str) -> Literal["works", "passes", "absent"]:

@@ -8,7 +8,7 @@ Ids are integers and have no gradient: dx is None. Without a key nothing is drop
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -222,7 +222,8 @@ class GPT(Attending, Incremental, TiedOutput):
         """The keys and values that forward keeps for backward are kept here. What pads a shorter prompt lies behind
         it, where no real token looks, and is overwritten as the row goes on."""
         h, cache = replace(self, checkpoint=False).to_head(params, ids)
-        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in cache.blocks)
+        inside: Any = cache.blocks
+        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in inside)
         last = h.x[jnp.arange(len(ids)), lengths - 1]
         scores, _ = self.head.forward(None, h._replace(x=last))
         return scores, State(blocks, lengths)

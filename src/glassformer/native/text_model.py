@@ -140,7 +140,11 @@ def take(steps: deque[Node | Sum], kind: type, x: Value) -> Node:
     step = steps.popleft() if steps else None
     if isinstance(step, Node) and type(step.layer) is kind:
         given = step.x.x if kind is TiedHead else step.x
-        if given is x and all(value is None for value in step.keywords.values()):
+        if keywords := [name for name, value in step.keywords.items() if value is not None]:
+            raise EngineError(
+                f"the native decoder has no {kind.__name__} with {' and '.join(keywords)} yet ({step.name})"
+            )
+        if given is x:
             return step
         raise EngineError(f"the native decoder has {kind.__name__} behind the layer before it only ({step.name})")
     raise refused(step, kind.__name__)
