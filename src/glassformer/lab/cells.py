@@ -17,6 +17,7 @@ from typing import Literal
 
 from glassformer.errors import SettingError
 from glassformer.lab.plan import MAIN, Plan
+from glassformer.train.augment import Augment
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import to_plain
 
@@ -28,6 +29,7 @@ ADDED = (
     ("optimiser", "freeze", []),
     ("training", "accumulate", 1),
     ("training", "ema", 0.0),
+    ("training", "augment", to_plain(Augment())),
 )
 
 

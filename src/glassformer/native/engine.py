@@ -20,8 +20,9 @@ from glassformer.native.cores import MOST_THREADS, cores
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import Plan, ends
 from glassformer.native.write import source
+from glassformer.train.augment import Augment, Draws
 from glassformer.train.engines import register_engine
-from glassformer.train.jax_engine import Batches, JaxEngine, State, key_of, shifts_of
+from glassformer.train.jax_engine import Batches, JaxEngine, State, draws_of, key_of, shifts_of
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, score_of_logits
 from glassformer.train.tasks import Classify
@@ -36,7 +37,8 @@ class Job(ctypes.Structure):
     """host.h's `job`."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("images", "labels", "order", "shifts", "rates", "ends")),
+        *((name, ctypes.c_void_p) for name in ("images", "labels", "order")),
+        *((name, ctypes.c_void_p) for name in ("shifts", "affine", "erased", "rates", "ends")),
         *((name, ctypes.c_void_p) for name in ("params", "m", "v", "losses", "space")),
         *(
             (name, ctypes.c_int32)
@@ -52,6 +54,7 @@ class Epoch(NamedTuple):
 
     order: np.ndarray  # (count)
     shifts: np.ndarray | None  # (count, 2)
+    draws: Draws | None  # of the augmentation, which has the shifts in it
     rates: np.ndarray  # (steps)
     epoch: int
 
@@ -84,7 +87,24 @@ class NativeEngine:
     def batches(self, orders: list[np.ndarray], epoch: int) -> Epoch:
         """This epoch's samples, in the given order."""
         rates = self.rates[(epoch - 1) * self.steps : epoch * self.steps]
-        return Epoch(np.ascontiguousarray(orders[0], np.int32), self.shifts(epoch), np.ascontiguousarray(rates), epoch)
+        return Epoch(
+            np.ascontiguousarray(orders[0], np.int32),
+            self.shifts(epoch),
+            self.draws(epoch),
+            np.ascontiguousarray(rates),
+            epoch,
+        )
+
+    def draws(self, epoch: int) -> Draws | None:
+        """The very draws of the jax engine."""
+        training = self.recipe.training
+        if training.augment == Augment():
+            return None
+        size = self.train[0].shape[1:3]
+        draws = draws_of(
+            key_of(training.seed, epoch), self.steps, training.batch, size, training.augment, training.shift
+        )
+        return Draws(*map(np.asarray, draws))
 
     def shifts(self, epoch: int) -> np.ndarray | None:
         """The very shifts that the jax engine draws."""
@@ -117,6 +137,8 @@ class NativeEngine:
             labels=address(self.labels),
             order=address(batches.order),
             shifts=address(batches.shifts),
+            affine=address(batches.draws and batches.draws.affine),
+            erased=address(batches.draws and batches.draws.erased),
             rates=address(batches.rates),
             ends=address(self.ends),
             params=address(flat.params),

@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from jax import lax
 
+from glassformer.train.augment import Augment, Draws, augmented, corners_of, draw
 from glassformer.train.gradient import loss_and_gradient
 from glassformer.train.limits import batch_must_fit
 from glassformer.train.recipe import Recipe
@@ -147,7 +148,7 @@ def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple
 
 
 def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any, Any]:
-    """Loss and gradient of a batch, with its own shifts and its own dropout; the weight of its labels."""
+    """Loss and gradient of a batch, with its own augmentation and its own dropout; the weight of its labels."""
     chosen = batches.order[i]
     key_draw, key_model = keys_of_step(batches.key, i)
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
@@ -156,7 +157,7 @@ def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tupl
         recipe.model,
         recipe.loss,
         params,
-        shifted(key_draw, batch.x, recipe.training.shift),
+        augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift),
         labels=batch.labels,
         weights=weights,
         key=key_model,
@@ -174,26 +175,13 @@ def keys_of_step(key: Any, i: Any) -> Any:
     return jax.random.split(jax.random.fold_in(key, i))
 
 
-def corners_of(key: Any, count: int, most: int) -> Any:
-    """Where each image is cut out of its padded self, (count, 2)."""
-    return jax.random.randint(key, (count, 2), 0, 2 * most + 1)
-
-
 @partial(jax.jit, static_argnums=(1, 2, 3))
 def shifts_of(key: Any, steps: int, batch: int, most: int) -> Any:
     """All corners of an epoch, (steps, batch, 2), for an engine that draws none itself."""
     return jax.vmap(lambda i: corners_of(keys_of_step(key, i)[0], batch, most))(jnp.arange(steps))
 
 
-def shifted(key: Any, images: Any, most: int) -> Any:
-    """Each image moved by up to `most` pixels each way; what comes in at the border is black."""
-    if most == 0:
-        return images
-    rows, columns, channels = images.shape[1:]
-    padded = jnp.pad(images, ((0, 0), (most, most), (most, most), (0, 0)))
-    corners = corners_of(key, len(images), most)
-
-    def cut(image: Any, corner: Any) -> Any:
-        return lax.dynamic_slice(image, (corner[0], corner[1], 0), (rows, columns, channels))
-
-    return jax.vmap(cut)(padded, corners)
+@partial(jax.jit, static_argnums=(1, 2, 3, 4, 5))
+def draws_of(key: Any, steps: int, batch: int, size: tuple[int, int], augment: Augment, shift: int) -> Draws:
+    """All draws of an epoch's augmentation, (steps, batch, …), for an engine that draws none itself."""
+    return jax.vmap(lambda i: draw(keys_of_step(key, i)[0], batch, size, augment, shift))(jnp.arange(steps))

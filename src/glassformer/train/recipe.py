@@ -8,6 +8,7 @@ from glassformer.errors import SettingError, at_least
 from glassformer.losses import CrossEntropy, LabelSmoothing, Loss
 from glassformer.models import ViT
 from glassformer.models.model import Network
+from glassformer.train.augment import Augment
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.tasks import Classify, Task
 
@@ -25,6 +26,7 @@ class Training:
     subset: int = 0  # train on the first so many samples alone (of running text: tokens); 0: on all
     samples: int = 0  # in an epoch, drawn anew for each; 0: all there are
     shift: int = 0  # pixels by which a training image may be moved, at random, each way
+    augment: Augment = field(default_factory=Augment)  # and turned, scaled, sheared, erased in part
     ema: float = 0.0  # what the averaged weights keep of themselves at each update; 0: there are none
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ from glassformer.errors import DataError, SettingError
 from glassformer.layers.contract import param_shapes
 from glassformer.models import Network
 from glassformer.reading import expanded
+from glassformer.train.augment import Augment
 from glassformer.train.limits import weights_must_fit
 from glassformer.train.loop import split
 from glassformer.train.recipe import Recipe, Training
@@ -105,6 +106,8 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
         raise not_readable(recipe.model, data.name, data.holds)
     if recipe.training.shift and reads != IMAGES:
         raise SettingError("training: shift moves images, and this model reads none; set it back: training.shift=0")
+    if recipe.training.augment != Augment() and reads != IMAGES:
+        raise SettingError("training: augment changes images, and this model reads none; leave training.augment out")
     if recipe.validation.share:  # now, rather than when the first epoch is over
         for part, samples in zip(("leaves", "holds out"), hold_out(data.train, recipe.validation.share), strict=True):
             recipe.task.must_have_samples(f"{data.name}, what validation {part}", samples)
