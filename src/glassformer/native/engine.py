@@ -20,7 +20,7 @@ from glassformer.native.cores import MOST_THREADS, cores
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import Plan, ends
 from glassformer.native.write import source
-from glassformer.train.augment import Augment, Draws
+from glassformer.train.augment import Augment
 from glassformer.train.engines import register_engine
 from glassformer.train.jax_engine import Batches, JaxEngine, State, draws_of, key_of, shifts_of
 from glassformer.train.recipe import Recipe
@@ -54,7 +54,8 @@ class Epoch(NamedTuple):
 
     order: np.ndarray  # (count)
     shifts: np.ndarray | None  # (count, 2)
-    draws: Draws | None  # of the augmentation, which has the shifts in it
+    affine: np.ndarray | None  # (count, 2, 3), which has the shifts in it
+    erased: np.ndarray | None  # (count, 4)
     rates: np.ndarray  # (steps)
     epoch: int
 
@@ -87,33 +88,21 @@ class NativeEngine:
     def batches(self, orders: list[np.ndarray], epoch: int) -> Epoch:
         """This epoch's samples, in the given order."""
         rates = self.rates[(epoch - 1) * self.steps : epoch * self.steps]
-        return Epoch(
-            np.ascontiguousarray(orders[0], np.int32),
-            self.shifts(epoch),
-            self.draws(epoch),
-            np.ascontiguousarray(rates),
-            epoch,
-        )
+        order, rates = np.ascontiguousarray(orders[0], np.int32), np.ascontiguousarray(rates)
+        return Epoch(order, *self.augmentation(epoch), rates, epoch)
 
-    def draws(self, epoch: int) -> Draws | None:
-        """The very draws of the jax engine."""
+    def augmentation(self, epoch: int) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+        """The very draws of the jax engine: shifts, or affine maps and rectangles."""
         training = self.recipe.training
-        if training.augment == Augment():
-            return None
-        size = self.train[0].shape[1:3]
-        draws = draws_of(
-            key_of(training.seed, epoch), self.steps, training.batch, size, training.augment, training.shift
-        )
-        return Draws(*map(np.asarray, draws))
-
-    def shifts(self, epoch: int) -> np.ndarray | None:
-        """The very shifts that the jax engine draws."""
-        training = self.recipe.training
-        if not training.shift:
-            return None
-        key = key_of(training.seed, epoch)
-        corners = shifts_of(key, self.steps, training.batch, training.shift)
-        return np.ascontiguousarray(np.asarray(corners).reshape(-1, 2) - training.shift, np.int32)
+        key, augment, shift = key_of(training.seed, epoch), training.augment, training.shift
+        if augment != Augment():
+            size = self.train[0].shape[1:3]
+            draws = draws_of(key, self.steps, training.batch, size, augment, shift)
+            return None, np.asarray(draws.affine), np.asarray(draws.erased)
+        if not shift:
+            return None, None, None
+        corners = shifts_of(key, self.steps, training.batch, shift)
+        return np.ascontiguousarray(np.asarray(corners).reshape(-1, 2) - shift, np.int32), None, None
 
     def run(self, state: State, batches: Epoch, first: int, last: int) -> tuple[State, np.ndarray]:
         """Steps `first` to `last` (not included): the new state, and the loss of each step."""
@@ -137,8 +126,8 @@ class NativeEngine:
             labels=address(self.labels),
             order=address(batches.order),
             shifts=address(batches.shifts),
-            affine=address(batches.draws and batches.draws.affine),
-            erased=address(batches.draws and batches.draws.erased),
+            affine=address(batches.affine),
+            erased=address(batches.erased),
             rates=address(batches.rates),
             ends=address(self.ends),
             params=address(flat.params),
