@@ -18,7 +18,7 @@ from glassformer.lens.token_maps import shown
 from glassformer.predict.reading import tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.probabilities import softmax
-from glassformer.train.tasks import Embed, Masked, Span, Tag, Translate
+from glassformer.train.tasks import Masked, Span, Tag, Translate, Vectors
 from glassformer.train.tasks.sequences import symbol
 
 
@@ -31,7 +31,7 @@ class AnswerTarget(NamedTuple):
 def answer_target(run: Run, given: EncodedInput, logits: np.ndarray) -> AnswerTarget:
     """Of the logits of that text."""
     task, dy = run.recipe.task, np.zeros(logits.shape, np.float32)
-    if isinstance(task, Embed):
+    if isinstance(task, Vectors):
         return AnswerTarget("an embedding", None, dy + 1)
     if run.gives_numbers:
         found = ", ".join(f"{name} {value:.6g}" for name, value in zip(run.classes, logits[0], strict=True))
