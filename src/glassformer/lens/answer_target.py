@@ -1,7 +1,7 @@
 """What a run makes of one text, and the score of that answer: the logits whose sum its gradient is taken of.
 
 classify     the logit of the likeliest class; of a regression all its numbers
-next-token   the logit of the likeliest symbol behind the last one
+next-token   the logit of the likeliest symbol behind the last one; so of `answer`, behind the prompt
 masked       the logits of the likeliest symbol at every <mask>
 tag          the logits of the likeliest class at every symbol of the text
 span         the logits of the start and of the end

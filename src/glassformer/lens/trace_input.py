@@ -15,10 +15,10 @@ from glassformer.data.dataset import IMAGES, TEXTS
 from glassformer.layers import ClassToken, Patches
 from glassformer.lens.attention import patch_grid
 from glassformer.lens.encode_input import as_batch, encode_input
-from glassformer.predict.reading import tokeniser_of
+from glassformer.predict.reading import Reading, check_lengths, context_of, tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.structure import structure
-from glassformer.train.tasks import Masked, NextToken, Translate
+from glassformer.train.tasks import Answering, Masked, NextToken, Translate
 from glassformer.train.tasks.sequences import symbol
 
 CLASS = "class"  # the token in front of the patches
@@ -69,11 +69,28 @@ def text_input(run: Run, name: str, text: str, label: Any = None) -> TraceInput:
     if isinstance(task, NextToken) and len(tokens) > 1:
         x, labels = given.x[:, :-1], given.x[:, 1:]
         return replace(found, x=x, labels=labels, is_known=True, tokens=tokens[:-1], words=vocabulary(run))
+    if isinstance(task, Answering):
+        return answer_input(run, found, label)
     if isinstance(task, Masked):
         found = replace(found, weights=(given.x == symbol(tokeniser_of(run), "mask")).astype(np.float32))
     if isinstance(task, Masked | NextToken):
         found = replace(found, words=vocabulary(run))
     return answered(run, found, label)
+
+
+def answer_input(run: Run, found: TraceInput, label: str | None) -> TraceInput:
+    """A prompt with the right answer, of which every symbol counts; without one, the first symbol that it writes."""
+    found = replace(found, words=vocabulary(run))
+    if label is None:
+        found = answered(run, found, None)
+        return replace(found, weights=(np.arange(found.x.shape[1]) == found.x.shape[1] - 1).astype(np.float32)[None])
+    tokeniser, prompt = tokeniser_of(run), len(found.tokens)
+    answer = [*tokeniser.encode(label), symbol(tokeniser, "end")]
+    row = np.concatenate([found.x, as_batch(answer)], axis=1)
+    tokens = (*found.tokens, *map(tokeniser.symbol, answer[:-1]))
+    check_lengths([Reading(label, answer[:-1], [], "the answer")], [list(tokens)], context_of(run))
+    weights = (np.arange(len(tokens)) >= prompt - 1).astype(np.float32)[None]
+    return replace(found, x=row[:, :-1], labels=row[:, 1:], is_known=True, tokens=tokens, weights=weights)
 
 
 def vocabulary(run: Run) -> tuple[str, ...]:

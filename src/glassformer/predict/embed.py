@@ -22,7 +22,7 @@ from glassformer.names import recording, visiting
 from glassformer.predict.batches import computed
 from glassformer.predict.reading import context_of, encoded, named, tokeniser_of
 from glassformer.structure import Node, Value, structure
-from glassformer.train.tasks import Embed, NextToken, Vectors
+from glassformer.train.tasks import Answering, Embed, NextToken, Vectors
 from glassformer.train.tasks.embed import Pooling, check_pooling
 from glassformer.train.tasks.sequences import framed
 
@@ -64,7 +64,7 @@ def embed(
     readings = [encoded(run, *one) for one in named(check_texts(inputs), "text")]
     most = min(usual.longest or context_of(run), context_of(run))
     # a run that goes on with texts has learned them without a frame
-    frame = list if isinstance(run.recipe.task, NextToken) else partial(framed, tokeniser_of(run))
+    frame = list if isinstance(run.recipe.task, NextToken | Answering) else partial(framed, tokeniser_of(run))
     room = most - len(frame([]))
     rows = [frame(one.ids[:room] if cut else one.ids) for one in readings]
     return np.stack(computed(run, readings, rows, compute, most, listener))

@@ -4,6 +4,7 @@ A task knows nothing of the model but what its forward takes: x, and keywords su
 """
 
 from glassformer.registry import register
+from glassformer.train.tasks.answer import Answering
 from glassformer.train.tasks.classify import Classify
 from glassformer.train.tasks.contrast import Contrast
 from glassformer.train.tasks.embed import Embed, Vectors
@@ -25,12 +26,14 @@ TASKS: dict[str, type[Task]] = {
     "regress": Regress,
     "embed": Embed,
     "contrast": Contrast,
+    "answer": Answering,
 }
 for _name, _cls in TASKS.items():
     register.task(_name)(_cls)
 
 __all__ = [
     "TASKS",
+    "Answering",
     "Batch",
     "Classify",
     "Contrast",

@@ -40,7 +40,6 @@ class Contrast(Vectors):
     temperature: float = 0.05
 
     normalise: ClassVar[bool] = True
-    measure: ClassVar[str] = "recall@1"
     least: ClassVar[int] = 2
     together: ClassVar[bool] = True
 

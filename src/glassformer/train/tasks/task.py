@@ -38,7 +38,6 @@ class Task(ABC):
     at_once: ClassVar[int] = 200  # samples scored together
     together: ClassVar[bool] = False  # samples are scored against each other: see `compared`
     least: ClassVar[int] = 1  # samples that a batch needs
-    measure: ClassVar[str] = "accuracy"  # what the share of right answers is called
     output_axis: ClassVar[str] = ""  # what the model's output is made to mean; nothing: what the model says
 
     @property
