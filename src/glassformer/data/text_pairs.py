@@ -3,7 +3,7 @@
     Germany,Allemagne                            pairs.csv, pairs.tsv (tabs, no quotes)
     {"prompt": "2 + 2", "answer": "4"}           pairs.jsonl; also ["2 + 2", "4"]
 
-A first line of CSV or TSV that holds two usual names of columns (prompt, answer; source, target; …) is one of names.
+A first line of CSV or TSV that holds two usual names of columns (prompt, answer; source, target; …) names them.
 White space around a text, and blank lines, are left out.
 """
 
@@ -21,10 +21,12 @@ from glassformer.reading import open_plain, parse_json
 
 ENDINGS = (".csv", ".tsv", ".jsonl")
 EXPECTED = "two texts on each line: CSV, TSV or JSON lines"
-COLUMNS = frozenset(
-    "a b text target source first second left right text1 text2 sentence1 sentence2 anchor positive query document "
-    "passage prompt answer question response instruction input output completion".split()
-)
+COLUMNS = {  # as they are usually called
+    *(("prompt", name) for name in ("answer", "response", "completion")),
+    *(("question", "answer"), ("instruction", "response"), ("instruction", "output"), ("input", "output")),
+    *(("source", "target"), ("text", "target"), ("text1", "text2"), ("sentence1", "sentence2")),
+    *(("anchor", "positive"), ("query", "document"), ("query", "passage")),
+}
 SNIFFED = 1 << 16  # bytes
 
 
@@ -36,7 +38,8 @@ class Line(NamedTuple):
 def load_text_pairs(name: str, path: Path) -> Texts:
     pairs = [pair_of(path, line) for line in read_lines(path)]
     if len(pairs) < 2:
-        raise DataError(f"{path}: {len(pairs)} pair of texts came, expected two or more, to train and to test")
+        came = "one pair" if pairs else "no pair"
+        raise DataError(f"{path}: {came} of texts came, expected two or more, to train and to test")
     held_out = max(round(len(pairs) / 10), 2 if len(pairs) > 3 else 1)
     return Texts(name=name, train=tuple(pairs[:-held_out]), test=tuple(pairs[-held_out:]))
 
@@ -46,11 +49,9 @@ def read_lines(path: Path) -> Iterator[Line]:
     if path.suffix == ".jsonl":
         yield from json_lines(path, text)
         return
-    first = True
-    for line in table_lines(path, text):
-        if not (first and len(line.cells) == 2 and COLUMNS.issuperset(cell.casefold() for cell in line.cells)):
+    for i, line in enumerate(table_lines(path, text)):
+        if i or tuple(map(str.casefold, line.cells)) not in COLUMNS:
             yield line
-        first = False
 
 
 def table_lines(path: Path, text: str) -> Iterator[Line]:
