@@ -20,7 +20,7 @@ from glassformer.train.score import score_in_parts, tally
 from glassformer.train.tasks import Contrast
 from glassformer.train.warm_start import recipe_from, warm_start
 
-PAIRS = Tuning("names", reading=2, task="contrast", labelled=4000, epochs=5, lr=2e-3, batch=64)
+PAIRS = Tuning("names", reading=2, task="contrast", labelled=2000, epochs=5, lr=2e-3, batch=64)
 
 
 @dataclasses.dataclass(frozen=True)

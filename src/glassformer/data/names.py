@@ -14,7 +14,7 @@ from glassformer.data.text_extra import text_package
 from glassformer.data.texts import Example, Texts
 
 HELD_OUT = 5  # one thing of five is for testing
-LONGEST = 40  # characters of a name: of a hundred, one is longer at most
+LONGEST = 24  # characters of a name: of twenty, one is longer
 KINDS = ("territories", "languages", "currencies", "scripts")  # of a locale of Babel
 
 
