@@ -248,7 +248,9 @@ def test_several_seeds_at_once_are_the_runs_of_each(tmp_path: Path) -> None:
         assert run["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
 
 
-@pytest.mark.parametrize(("before", "pool"), [("first", FirstToken()), ("mean", MaskedMeanPool())])
+@pytest.mark.parametrize(
+    ("before", "pool"), [("first", FirstToken()), pytest.param("mean", MaskedMeanPool(), marks=pytest.mark.slow)]
+)
 def test_tuning_an_encoder_keeps_its_pooling(before: Any, pool: Any, tmp_path: Path) -> None:
     """An imported encoder says how to pool; its weights are where tuning starts, and other tasks start from there."""
     recipe, data = ready(small_text_recipe("masked"), TEXTS)

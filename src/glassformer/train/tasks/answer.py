@@ -60,6 +60,6 @@ class Answering(Task):
         if tokeniser.unknown_in(self.separator) or (self.separator and not between):
             raise DataError(
                 f"answer: the tokeniser has no symbol for the separator {self.separator!r}, which stands between a "
-                "prompt and its answer; choose another: --set task.separator=' '"
+                "prompt and its answer; choose another: --set 'task.separator=\" \"'"
             )
         return [*ids, *between]
