@@ -15,6 +15,7 @@ from glassformer.data.texts import Example, Texts
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError, ShapeError
 from glassformer.layers import FirstToken, MaskedMeanPool, UnitNorm
+from glassformer.lens.trace_input import text_input
 from glassformer.losses import InfoNCE
 from glassformer.models import GPT, VectorHead
 from glassformer.predict.run import Run, load
@@ -210,6 +211,8 @@ def test_pairs_are_learned_by_heart(learned: Run) -> None:
     assert learned.recipe.loss == InfoNCE(0.2)
     with pytest.raises(DataError, match="this run gives embeddings, and no answers: glassformer embed"):
         learned.answer(["<up> one two"])
+    with pytest.raises(DataError, match="the loss of contrast compares several texts, and one came"):
+        text_input(learned, "", "<up> one two")
 
 
 def test_a_run_embeds_as_it_has_learned(learned: Run) -> None:

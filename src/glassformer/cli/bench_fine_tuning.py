@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def fine_tuning(
-    tasks: Annotated[list[str] | None, typer.Argument(help="classify (places), tag (dates), contrast (names) (default: all)")] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Argument(help="classify (places), tag (dates), contrast (names) (default: all)")
+    ] = None,
     seeds: Annotated[str, typer.Option(help="0-7 or 1,5,7; both arms have the same")] = "0-7",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="keep the runs in this folder")] = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,

@@ -35,7 +35,9 @@ def generate(
     top_k: Annotated[int | None, typer.Option(help="draw from the so many likeliest tokens only")] = None,
     top_p: Annotated[float | None, typer.Option(help="draw from the likeliest tokens, up to this share")] = None,
     repetition_penalty: Annotated[float, typer.Option(help="above 1: what was written is less likely again")] = 1.0,
-    greedy: Annotated[bool, typer.Option("--greedy", help="always take the likeliest token (of answers: the default)")] = False,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="always take the likeliest token (of answers: the default)")
+    ] = False,
     beams: Annotated[int | None, typer.Option(help="T5: search for the likeliest answer, with so many beams")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="end before this text; several are allowed")] = None,
     seed: Annotated[int, typer.Option(help="another one, another text")] = 0,

@@ -25,7 +25,9 @@ def train(
     from_: Annotated[
         Path | None, typer.Option("--from", help="start from this run: its model, tokeniser and weights")
     ] = None,
-    task: Annotated[str, typer.Option(help="what to learn: classify, next-token, masked, tag, span, translate, contrast, answer")] = "",
+    task: Annotated[
+        str, typer.Option(help="what to learn: classify, next-token, masked, tag, span, translate, contrast, answer")
+    ] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="any setting: model.width=32")] = None,
     recipe: Annotated[Path | None, typer.Option(help="a recipe of your own, TOML")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
@@ -69,7 +71,18 @@ def train(
     with TrainingProgress() as progress:
         signal.signal(signal.SIGINT, progress.stop_soon)
         if resume:
-            refuse({"data": data, "seeds": seeds, "set": set_, "recipe": recipe, "out": out, "from": from_, "task": task, **flags})
+            refuse(
+                {
+                    "data": data,
+                    "seeds": seeds,
+                    "set": set_,
+                    "recipe": recipe,
+                    "out": out,
+                    "from": from_,
+                    "task": task,
+                    **flags,
+                }
+            )
             result = fit.resume(resume, progress)
         else:
             if from_ and (preset or recipe):

@@ -79,7 +79,9 @@ def json_lines(path: Path, text: str) -> Iterator[Line]:
                 raise DataError(f"{where} has {shown(found)}, the lines before {shown(names)}; all must have the same")
             found = [found[name] for name in names]
         if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-            raise DataError(f'{where} holds {content.strip()[:60]}, expected two texts: {{"prompt": "…", "answer": "…"}}')
+            raise DataError(
+                f'{where} holds {content.strip()[:60]}, expected two texts: {{"prompt": "…", "answer": "…"}}'
+            )
         yield Line(number, [one.strip() for one in found])
 
 

@@ -17,7 +17,17 @@ from glassformer.hub import pooling, settings, tensors
 from glassformer.hub.format import Folder, Format, Given, Imported, drawn_ids
 from glassformer.hub.tensors import Tensor, linear, norm
 from glassformer.hub.tokeniser_files import BERT_FRAME, SpecialTokens
-from glassformer.models import BERT, BERTFor, ClassHead, MaskedHead, SpanHead, TagHead, Text, VectorHead, next_sentence_head
+from glassformer.models import (
+    BERT,
+    BERTFor,
+    ClassHead,
+    MaskedHead,
+    SpanHead,
+    TagHead,
+    Text,
+    VectorHead,
+    next_sentence_head,
+)
 from glassformer.models.bert import Head, Params, TaskParams
 from glassformer.shapes import Key
 

@@ -4,6 +4,7 @@ forward    y = share @ x
 backward   dx = share^T @ dy
 
 Every token that is kept has the same share, 1 / their number; padding has none. A row of padding alone gives zeros.
+Derived in docs/derivations/info_nce.md.
 """
 
 from dataclasses import dataclass

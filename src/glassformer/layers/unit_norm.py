@@ -3,7 +3,8 @@
 forward    norm_inv = 1 / sqrt(sum(x^2) + eps)      y = x * norm_inv
 backward   dx = norm_inv * (dy - y * sum(dy * y))
 
-What would make a vector longer is taken out of its gradient: only its direction counts.
+What would make a vector longer is taken out of its gradient: only its direction counts. Derived
+in docs/derivations/info_nce.md.
 """
 
 from dataclasses import dataclass

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from glassformer.data.dataset import IMAGES, TEXTS
+from glassformer.errors import DataError
 from glassformer.layers import ClassToken, Patches
 from glassformer.lens.attention import patch_grid
 from glassformer.lens.encode_input import as_batch, encode_input
@@ -57,6 +58,11 @@ def text_input(run: Run, name: str, text: str, label: Any = None) -> TraceInput:
     `label` is the right class, translation or numbers, if known.
     """
     task = run.recipe.task
+    if task.together:
+        raise DataError(
+            f"{run.path}: the loss of {task.name} compares several texts, and one came: there is no gradient to show; "
+            f"what it looks at: glassformer attend TEXT --run {run.path}"
+        )
     given = encode_input(run, text, label if isinstance(task, Translate) else None)
     tokens, target, _ = map(tuple, given.labels)
     found = TraceInput("text", name, given.x, np.zeros(0), False, tokens, words=run.classes)

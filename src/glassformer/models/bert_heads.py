@@ -315,9 +315,7 @@ class VectorHead:
         y, unit = at("unit", UnitNorm()).forward(None, h)
         return y, VectorCache(pool=pool, unit=unit)
 
-    def backward(
-        self, params: None, cache: VectorCache, dy: Float[Array, "B C"]
-    ) -> tuple[Float[Array, "B T C"], None]:
+    def backward(self, params: None, cache: VectorCache, dy: Float[Array, "B C"]) -> tuple[Float[Array, "B T C"], None]:
         dh, _ = at("unit", UnitNorm()).backward(None, cache.unit, dy)
         dx, _ = at("pool", self.pool).backward(None, cache.pool, dh)
         return dx, None

@@ -146,9 +146,7 @@ def written(run: "Run", prompts: list[Prompt]) -> list[Row]:
     decoder = JaxDecoder(run.model, run.params, start_token=tokeniser.id_of("pad") or 0)
     found: list[Any] = [None] * len(prompts)
     for numbers, copies in in_batches([prompt.read for prompt in prompts], partial(room, most=context)):
-        rows = write(
-            decoder, tokeniser, [prompts[i] for i in copies], length=context, sampling=Sampling(greedy=True)
-        )
+        rows = write(decoder, tokeniser, [prompts[i] for i in copies], length=context, sampling=Sampling(greedy=True))
         for i, row in zip(numbers, rows, strict=False):  # there may be copies behind
             found[i] = row
     return found

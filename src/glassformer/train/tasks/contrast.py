@@ -55,9 +55,7 @@ class Contrast(Vectors):
 
     def starting_from(self, before: Task | None) -> "Contrast":
         usual = before if isinstance(before, Vectors) else Contrast(pooling="mean")
-        return replace(
-            self, pooling=self.pooling or usual.pooling or "mean", longest=self.longest or usual.longest
-        )
+        return replace(self, pooling=self.pooling or usual.pooling or "mean", longest=self.longest or usual.longest)
 
     def fitted(self, model: Network) -> Network:
         return model.pooled(self.pooling or "mean")
