@@ -2,8 +2,8 @@
 
 Names are those of CLDR, by way of Babel, in the 26 languages of `places`. The languages of a thing, in an order of its
 own, form a ring: each name is paired with that of the next language, so that it is once a first text and once a second.
-Names that both spell alike are left out, and long ones. All names of a thing are on one side: of a test thing no name is in training,
-and its names make one pair, so that there is one partner to find.
+Names that both spell alike are left out, and long ones. All names of a thing are on one side: of a test thing no name
+is in training, and its names make one pair, so that there is one partner to find.
 """
 
 from pathlib import Path

@@ -94,7 +94,7 @@ def answer_input(run: Run, found: TraceInput, label: str | None) -> TraceInput:
     answer = [*tokeniser.encode(label), symbol(tokeniser, "end")]
     row = np.concatenate([found.x, as_batch(answer)], axis=1)
     tokens = (*found.tokens, *map(tokeniser.symbol, answer[:-1]))
-    check_lengths([Reading(label, answer[:-1], [], "the answer")], [list(tokens)], context_of(run))
+    check_lengths([Reading(label, answer[:-1], [], "the answer")], [row[0, :-1].tolist()], context_of(run))
     weights = (np.arange(len(tokens)) >= prompt - 1).astype(np.float32)[None]
     return replace(found, x=row[:, :-1], labels=row[:, 1:], is_known=True, tokens=tokens, weights=weights)
 

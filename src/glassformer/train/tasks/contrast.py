@@ -39,7 +39,7 @@ class Contrast(Vectors):
     longest: int = 0  # tokens of a text with its frame; 0: as many as the model takes
     temperature: float = 0.05
 
-    normalise: ClassVar[bool] = True
+    normalise: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
     least: ClassVar[int] = 2
     together: ClassVar[bool] = True
 

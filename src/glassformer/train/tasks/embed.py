@@ -26,7 +26,7 @@ class Vectors(Task):
 
 @dataclass(frozen=True)
 class Embed(Vectors):
-    pooling: Pooling = "mean"
+    pooling: Pooling = "mean"  # pyright: ignore[reportIncompatibleVariableOverride]
     normalise: bool = False  # to a Euclidean length of 1
     longest: int = 0  # tokens of a text with its frame; 0: as many as the model takes
 
