@@ -1,5 +1,6 @@
 """Contrastive tuning: what is compared with what, and a run from its pairs to its vectors."""
 
+import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import glassformer
+from glassformer.cli import app
 from glassformer.data.texts import Example, Texts
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import DataError, SettingError, ShapeError
@@ -275,3 +278,53 @@ def test_tuning_an_encoder_keeps_its_pooling(before: Any, pool: Any, tmp_path: P
     close(run.embed(words), start.embed(words, normalise=True))
     tagged = glassformer.fit(data=small_texts(), start=run.path, task="tag", out=tmp_path / "tagged", **settings)
     jax.tree.map(close, tagged.params.bert, weights)
+
+
+SMALL = ["model.width=8", "model.hidden=8", "model.heads=2", "model.depth=1", "training.batch=16", "training.epochs=1"]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.csv"
+    path.write_text("anchor,positive\n" + "".join(f"{one.text},{one.target}\n" for one in (*TEXTS.train, *TEXTS.test)))
+    return path
+
+
+def command(*words: str) -> Any:
+    return CliRunner().invoke(app, [*words])
+
+
+def test_from_fresh_weights_and_a_file(pairs: Path, tmp_path: Path) -> None:
+    settings = [word for one in (*SMALL, "task.temperature=0.1") for word in ("--set", one)]
+    out = str(tmp_path / "run")
+    done = command("train", "bert-nano", "--task", "contrast", "--data", str(pairs), "--out", out, *settings)
+    assert done.exit_code == 0, done.output
+    assert "test recall@1 " in done.stdout
+    run = load(out)
+    assert run.recipe.task == Contrast(pooling="mean", temperature=0.1)
+    assert run.recipe.data == str(pairs)
+    scored = command("eval", out, "--json")
+    found = json.loads(scored.stdout.splitlines()[-1])
+    assert found["recall@1"] == pytest.approx(run.metrics["test_accuracy"])
+    assert found["loss"] == pytest.approx(run.metrics["test_loss"], rel=1e-5)
+    assert "run on the 5 test pairs of" in command("eval", out).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["bert-nano", "--set", "task.temperature=0"], "info-nce: a temperature of 0.0 came, expected one above 0"),
+        (["bert-nano", "--set", "task.temperature=nan"], "info-nce: a temperature of nan came, expected one above 0"),
+        (["bert-nano", "--set", "task.pooling=max"], "task.pooling: 'max' came"),
+        (["bert-nano", "--set", "training.label_smoothing=0.1"], "the loss is InfoNCE; only cross-entropy is smoothed"),
+        (["t5-nano"], "task: contrast came, and T5 does translate"),
+        (["vit-nano"], "task: contrast came, and ViT does classify"),
+    ],
+)
+def test_what_is_refused_before_training(
+    words: list[str], message: str, pairs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pairs.parent)
+    refused = command("train", *words, "--task", "contrast", "--data", str(pairs))
+    assert message in str(refused.exception)
+    assert not (pairs.parent / "runs").exists()

@@ -346,7 +346,11 @@ def test_a_start_of_another_model(first: Callable[[str], Path], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("model", "task", "does"),
     [
-        (GPT(), Masked(), "masked came, and GPT does next-token, answer; say --task next-token, or choose another model"),
+        (
+            GPT(),
+            Masked(),
+            "masked came, and GPT does next-token, answer; say --task next-token, or choose another model",
+        ),
         (RecurrentLM(), Classify(), "classify came, and RecurrentLM does next-token"),
         (RecurrentClassifier(), NextToken(), "next-token came, and RecurrentClassifier does classify"),
         (T5(), Span(), "span came, and T5 does translate"),
