@@ -40,7 +40,7 @@ def test_retrieval_before_and_after() -> None:
     assert result.interval == pytest.approx((expected.low, expected.high))
     assert result.plain()["difference"] == pytest.approx(np.mean(np.subtract(after, before)))
     lines = retrieval_text(result).splitlines()
-    assert lines[0] == "names: contrast, 2,000 pairs, 5 epochs, 3 seeds, 312 test pairs"
+    assert lines[0] == "names: contrast, 3 epochs of 4,000 pairs, 3 seeds, 312 test pairs"
     assert lines[2] == "  tuned on pairs  recall@1 41.00 ± 3.00 %"
     assert f"{100 * expected.low:+.2f} to {100 * expected.high:+.2f} (paired)" in lines[3]
 
@@ -71,7 +71,7 @@ def test_both_arms_of_a_tuning(tmp_path: Path) -> None:
 def test_a_tuning_on_pairs(tmp_path: Path) -> None:
     """Each seed goes on from its own pre-training, and is scored on what it was not trained on."""
     small = ["model.width=8", "model.hidden=8", "model.heads=2", "model.depth=1", "training.samples=256"]
-    tuning = replace(PAIRS, reading=1, labelled=256, epochs=3)
+    tuning = replace(PAIRS, reading=1, samples=256, epochs=3)
     result = compare_retrieval(tuning, (3, 4), tmp_path, Listener(), with_changes(preset("bert-nano"), small))
     assert result.before[0] != result.after[0]
     for seed, after in zip((3, 4), result.after, strict=True):

@@ -20,7 +20,7 @@ from glassformer.train.score import score_in_parts, tally
 from glassformer.train.tasks import Contrast
 from glassformer.train.warm_start import recipe_from, warm_start
 
-PAIRS = Tuning("names", reading=2, task="contrast", labelled=2000, epochs=5, lr=2e-3, batch=64)
+PAIRS = Tuning("names", reading=2, task="contrast", labelled=0, epochs=3, lr=4e-3, batch=64, samples=4000)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ def compare_retrieval(
         recipe = with_training(
             dataclasses.replace(recipe_from(path / f"seed-{seed}"), data=tuning.data, task=Contrast(pooling="mean")),
             epochs=tuning.epochs,
-            subset=tuning.labelled,
+            samples=tuning.samples,
             batch=tuning.batch,
         )
         recipe = dataclasses.replace(recipe, optimiser=dataclasses.replace(recipe.optimiser, lr=tuning.lr))

@@ -33,6 +33,7 @@ class Tuning:
     epochs: int
     lr: float
     batch: int = 16
+    samples: int = 0  # in an epoch, drawn anew for each; 0: all
 
 
 TUNINGS = (

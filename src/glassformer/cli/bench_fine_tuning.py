@@ -63,7 +63,7 @@ def as_text(result: "Result") -> str:
 def retrieval_text(result: "Retrieval") -> str:
     tuning = result.tuning
     head = (
-        f"{tuning.data}: {tuning.task}, {tuning.labelled:,} pairs, {tuning.epochs} epochs, {len(result.after)} seeds, "
+        f"{tuning.data}: {tuning.task}, {tuning.epochs} epochs of {tuning.samples:,} pairs, {len(result.after)} seeds, "
         f"{result.candidates:,} test pairs"
     )
     arms = {"pre-trained": result.before, "tuned on pairs": result.after}
