@@ -21,7 +21,8 @@ def fine_tuning(
 ) -> None:
     """BERT that has read the unlabelled text first, beside the same BERT from fresh weights: both learn few labels.
 
-    Of contrast: how often the nearest neighbour of a name is its partner, before tuning on pairs and after.
+    Of contrast: how often the nearest neighbour of a name is its partner, before tuning on pairs and after. A
+    pre-trained BERT that lies in --out is taken.
 
     Example: `glassformer bench fine-tuning tag --seeds 0-7`
     """
@@ -66,8 +67,8 @@ def retrieval_text(result: "Retrieval") -> str:
         f"{tuning.data}: {tuning.task}, {tuning.epochs} epochs of {tuning.samples:,} pairs, {len(result.after)} seeds, "
         f"{result.candidates:,} test pairs"
     )
-    arms = {"pre-trained": result.before, "tuned on pairs": result.after}
-    return "\n".join([head, *arm_lines(arms, "recall@1", result)])
+    before = f"  pre-trained     recall@1 {100 * result.before:.2f} %"
+    return "\n".join([head, before, *arm_lines({"tuned on pairs": result.after}, "recall@1", result)])
 
 
 def arm_lines(arms: dict[str, tuple[float, ...]], measure: str, result: "Result | Retrieval") -> Iterator[str]:
