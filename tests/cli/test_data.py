@@ -36,10 +36,10 @@ def test_list_says_what_is_here_and_what_has_to_be_fetched(tmp_path: Path) -> No
     assert [row["here"] for row in answer["data"]] == [True, False, False, False]
     assert answer["data"][1]["folder"] == str(tmp_path / "cache/mnist")
     lines = texts.splitlines()
-    assert [line.split()[0] for line in lines] == ["text", "pydoc", "tiny-shakespeare", "dates", "places"]
+    assert [line.split()[0] for line in lines] == ["text", "pydoc", "tiny-shakespeare", "dates", "places", "names"]
     assert lines[1].endswith("comes with Python")
     assert lines[2].endswith("not here yet: `glassformer data get tiny-shakespeare` fetches 1 MB")
-    assert [row["here"] for row in answer["texts"]] == [True, False, True, True]
+    assert [row["here"] for row in answer["texts"]] == [True, False, True, True, True]
 
 
 def test_get_says_what_was_found(tmp_path: Path) -> None:

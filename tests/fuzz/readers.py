@@ -203,6 +203,14 @@ def text(folder: Path) -> Any:
     return load_text_file("text", folder / "text")
 
 
+def pairs(folder: Path) -> Any:
+    from glassformer.data.text_pairs import holds_pairs, load_text_pairs
+
+    (found,) = folder.iterdir()
+    holds_pairs(found)
+    return load_text_pairs("pairs", found)
+
+
 HUB = ("gpt2", "bert", "t5", "vit")
 READERS: dict[str, Reader] = {
     "recipe": Reader("run", "recipe.toml", recipe, TEXT, "recipes/*"),
@@ -241,6 +249,9 @@ READERS: dict[str, Reader] = {
         "data", "picture", picture_for_a_model, (*ANY, in_png, in_png), "pictures/*", share=1
     ),
     "text": Reader("data", "text", text, TEXT, "texts/*", share=4),
+    "pairs": Reader("pairs-csv", "pairs.csv", pairs, TEXT, share=4),
+    "pairs-tsv": Reader("pairs-tsv", "pairs.tsv", pairs, TEXT, share=2),
+    "pairs-jsonl": Reader("pairs-jsonl", "pairs.jsonl", pairs, JSON, share=2),
 }
 READERS = {name: reader for name, reader in READERS.items() if not reader.needs or find_spec(reader.needs)}
 
@@ -266,6 +277,9 @@ def write_seeds(root: Path) -> None:
         b"model.width=32\nmodel.depth=2\noptimiser.lr=1e-3\noptimiser.schedule.kind=cosine\n"
         b'training.epochs=7\ndata="x.npz"\nmodel.dropout=0.1\nvalidation.share=0.2',
     )
+    write(root / "pairs-csv/pairs.csv", 'prompt,answer\n"a, b",ü\nc,"d ""e"""\n'.encode())
+    write(root / "pairs-tsv/pairs.tsv", "a\tü\r\nb\tc\r\n".encode())
+    write(root / "pairs-jsonl/pairs.jsonl", b'{"prompt": "a", "answer": "b"}\n["c", "d"]\n')
     pixels = "AAECAwQFBgcICQoLDA0ODw=="
     for i, plain in enumerate(
         (

@@ -33,6 +33,7 @@ class Tuning:
     epochs: int
     lr: float
     batch: int = 16
+    samples: int = 0  # in an epoch, drawn anew for each; 0: all
 
 
 TUNINGS = (
@@ -55,16 +56,20 @@ class Result:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %, of the mean difference."""
-        from scipy.stats import t
-
-        d = self.differences
-        half = float(t.ppf(0.975, len(d) - 1)) * statistics.stdev(d) / math.sqrt(len(d))
-        return statistics.mean(d) - half, statistics.mean(d) + half
+        return paired_interval(self.differences)
 
     def plain(self) -> dict[str, Any]:
         mean = statistics.mean(self.differences)
         return dataclasses.asdict(self) | {"difference": mean, "interval": list(self.interval)}
+
+
+def paired_interval(differences: list[float]) -> tuple[float, float]:
+    """95 %, of the mean difference."""
+    from scipy.stats import t
+
+    mean, count = statistics.mean(differences), len(differences)
+    half = float(t.ppf(0.975, count - 1)) * statistics.stdev(differences) / math.sqrt(count)
+    return mean - half, mean + half
 
 
 def compare(

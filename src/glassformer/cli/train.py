@@ -25,7 +25,9 @@ def train(
     from_: Annotated[
         Path | None, typer.Option("--from", help="start from this run: its model, tokeniser and weights")
     ] = None,
-    task: Annotated[str, typer.Option(help="what to learn: classify, next-token, masked, tag, span, translate")] = "",
+    task: Annotated[
+        str, typer.Option(help="what to learn: classify, next-token, masked, tag, span, translate, contrast, answer")
+    ] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="any setting: model.width=32")] = None,
     recipe: Annotated[Path | None, typer.Option(help="a recipe of your own, TOML")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
@@ -56,7 +58,6 @@ def train(
         report({"presets": names}, "\n".join(lines), as_json=json)
         return
     flags = {
-        "task": task or None,
         "training.epochs": epochs,
         "training.batch": batch,
         "optimiser.lr": lr,
@@ -70,7 +71,18 @@ def train(
     with TrainingProgress() as progress:
         signal.signal(signal.SIGINT, progress.stop_soon)
         if resume:
-            refuse({"data": data, "seeds": seeds, "set": set_, "recipe": recipe, "out": out, "from": from_, **flags})
+            refuse(
+                {
+                    "data": data,
+                    "seeds": seeds,
+                    "set": set_,
+                    "recipe": recipe,
+                    "out": out,
+                    "from": from_,
+                    "task": task,
+                    **flags,
+                }
+            )
             result = fit.resume(resume, progress)
         else:
             if from_ and (preset or recipe):
@@ -78,7 +90,9 @@ def train(
             result = fit.run_recipe(
                 recipe or preset or DEFAULT,
                 data,
-                lambda chosen: fit.with_all(with_changes(chosen, set_ or []), flags),
+                lambda chosen: fit.with_all(
+                    with_changes(fit.with_all(chosen, {"task": task or None}), set_ or []), flags
+                ),
                 out=out or "",
                 start=from_ or "",
                 seeds=several,
@@ -131,6 +145,7 @@ def as_text(result: dict[str, Any]) -> str:
 
 
 BY_LOSS = ("next-token", "masked")
+MEASURES = {"contrast": "recall@1", "answer": "exact match"}  # what an accuracy is called, where it is more than one
 
 
 def outcome(run: dict[str, Any], nats: str = "") -> Iterator[str]:
@@ -141,7 +156,7 @@ def outcome(run: dict[str, Any], nats: str = "") -> Iterator[str]:
         yield f"test loss {loss:.4f}{'' if accuracy is None else nats}{spread}"
     if accuracy is not None:
         spread = f" ± {100 * run['test_accuracy_std']:.2f}" if "test_accuracy_std" in run else ""
-        yield f"test accuracy {percent(accuracy)}{spread}"
+        yield f"test {MEASURES.get(run['task'], 'accuracy')} {percent(accuracy)}{spread}"
 
 
 def percent(share: float) -> str:

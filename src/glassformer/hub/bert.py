@@ -17,7 +17,17 @@ from glassformer.hub import pooling, settings, tensors
 from glassformer.hub.format import Folder, Format, Given, Imported, drawn_ids
 from glassformer.hub.tensors import Tensor, linear, norm
 from glassformer.hub.tokeniser_files import BERT_FRAME, SpecialTokens
-from glassformer.models import BERT, BERTFor, ClassHead, MaskedHead, SpanHead, TagHead, Text, next_sentence_head
+from glassformer.models import (
+    BERT,
+    BERTFor,
+    ClassHead,
+    MaskedHead,
+    SpanHead,
+    TagHead,
+    Text,
+    VectorHead,
+    next_sentence_head,
+)
 from glassformer.models.bert import Head, Params, TaskParams
 from glassformer.shapes import Key
 
@@ -84,7 +94,7 @@ def notes(config: Mapping[str, Any]) -> list[str]:
 
 
 def architecture_of(model: BERT | BERTFor, classes: tuple[str, ...] = ()) -> str:
-    if isinstance(model, BERT):
+    if isinstance(model, BERT) or isinstance(model.head, VectorHead):
         return BARE
     if isinstance(model.head, ClassHead):
         return NEXT if classes == NEXT_CLASSES else CLASSES
@@ -249,6 +259,8 @@ def read(folder: Folder) -> Imported:
 def write(
     model: BERT | BERTFor, params: Params | TaskParams, classes: tuple[str, ...]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    if isinstance(model, BERTFor) and isinstance(model.head, VectorHead):  # it has no tensors
+        model, params = model.bert, params.bert  # pyright: ignore[reportAttributeAccessIssue]
     architecture = architecture_of(model, classes)
     return config_of(model, architecture, classes), to_tensors(model, params, architecture)
 

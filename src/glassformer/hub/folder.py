@@ -26,7 +26,7 @@ from glassformer.hub.settings import shown
 from glassformer.hub.tokeniser_files import CONFIG as TOKENISER_CONFIG
 from glassformer.hub.tokeniser_files import TOKENISER, Exported, read_tokeniser
 from glassformer.models.model import Network
-from glassformer.train.tasks import Embed, Task
+from glassformer.train.tasks import Task, Vectors
 
 CONFIG = "config.json"
 
@@ -92,7 +92,7 @@ def write_folder(
     if exported is not None:
         write_whole(path / TOKENISER, exported.json())
         write_json(path / TOKENISER_CONFIG, exported.config())
-    layout = layout_of(task, model) if isinstance(task, Embed) else {}
+    layout = layout_of(task, model) if isinstance(task, Vectors) else {}
     for name, content in {**known.files(model, config), **layout}.items():
         write_json(path / name, content)
     write_json(path / CONFIG, config | {"dtype": "float32"})

@@ -24,6 +24,7 @@ from glassformer.layers.layer_norm import LayerNorm
 from glassformer.layers.linear import Linear
 from glassformer.layers.linear_attention import LinearAttention
 from glassformer.layers.lstm import LSTM
+from glassformer.layers.masked_mean_pool import MaskedMeanPool
 from glassformer.layers.mean_pool import MeanPool
 from glassformer.layers.multi_head import MultiHeadAttention
 from glassformer.layers.patches import Patches
@@ -48,6 +49,7 @@ from glassformer.layers.standardise import Standardise
 from glassformer.layers.standardise_columns import StandardiseColumns
 from glassformer.layers.tanh import Tanh
 from glassformer.layers.tied_head import TiedHead
+from glassformer.layers.unit_norm import UnitNorm
 from glassformer.layers.window_attention import WindowAttention
 from glassformer.registry import register
 
@@ -74,6 +76,7 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "LinearAttention",
+    "MaskedMeanPool",
     "MeanPool",
     "MultiHeadAttention",
     "Patches",
@@ -97,6 +100,7 @@ __all__ = [
     "StandardiseColumns",
     "Tanh",
     "TiedHead",
+    "UnitNorm",
     "WindowAttention",
     "as_jax",
 ]

@@ -70,7 +70,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class GPT(Network, Incremental):
-    tasks: ClassVar[tuple[str, ...]] = ("next-token",)
+    tasks: ClassVar[tuple[str, ...]] = ("next-token", "answer")
     output_axis: ClassVar[str] = "symbols"
 
     text: Text = Text()

@@ -28,7 +28,7 @@ from glassformer.train.recipe import Recipe, Training
 from glassformer.train.settings import must_survive
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
-ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS}  # of files
+ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS, ".tsv": TEXTS, ".jsonl": TEXTS}  # of files
 
 
 def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> Dataset:
@@ -42,8 +42,8 @@ def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> D
         if found.holds not in ("", wanted):
             raise not_readable(recipe.model, name, found.holds)
         return found
-    if held(name) not in ("", wanted):
-        raise not_readable(recipe.model, name, held(name))
+    if held(name, wanted) not in ("", wanted):
+        raise not_readable(recipe.model, name, held(name, wanted))
     if wanted == IMAGES:
         return load(name)
     if name == ARRAYS:
@@ -89,7 +89,7 @@ def encoded(recipe: Recipe, texts: Texts, tokeniser: Tokeniser | None = None) ->
     if tokeniser is None and recipe.start:
         tokeniser = tokeniser_from(recipe.start)  # its weights know these symbols
     if tokeniser is None:
-        strings = [string for example in texts.train for string in (example.text, example.target) if string]
+        strings = [string for example in texts.train for string in recipe.task.strings(example) if string]
         tokeniser = (recipe.tokeniser or Characters()).train(strings, texts.marks)
     train, test, classes = recipe.task.encode(texts, tokeniser, text.context)
     recipe.task.must_have_samples(f"{texts.name}, its training part", train)
@@ -115,11 +115,17 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
         recipe = dataclasses.replace(recipe, tokeniser=recipe.tokeniser or Characters())
         if recipe.start:  # its table may be padded with rows that no symbol has
             data = data._replace(vocabulary=recipe_from(recipe.start).model.input.vocabulary)  # pyright: ignore
-    recipe = dataclasses.replace(recipe, model=recipe.model.for_data(data, recipe.task.name))
+    model = recipe.task.fitted(recipe.model.for_data(data, recipe.task.name))
+    recipe = dataclasses.replace(recipe, model=model)
     recipe.loss  # noqa: B018  it may refuse
     recipe.optimiser.must_name(param_shapes(recipe.model))
     weights_must_fit(recipe.model)
     recipe = dataclasses.replace(recipe, training=with_batch_of(recipe, data))
+    if recipe.training.batch < recipe.task.least:
+        raise SettingError(
+            f"training: batch is {recipe.training.batch}, and {recipe.task.name} compares the samples of a batch with "
+            f"each other; expected {recipe.task.least} or more"
+        )
     must_survive(recipe)
     return recipe
 
@@ -132,7 +138,7 @@ def with_batch_of(recipe: Recipe, data: Dataset) -> Training:
     return dataclasses.replace(training, batch=batch, accumulate=max(1, min(training.accumulate, -(-most // batch))))
 
 
-def held(name: str) -> str:
+def held(name: str, wanted: str) -> str:
     """What data of this name is made of; nothing where it would have to be opened to tell."""
     if name in KNOWN:
         return IMAGES
@@ -141,7 +147,9 @@ def held(name: str) -> str:
     if is_iris(name):
         return ROWS
     path = existing(name)
-    return ENDINGS.get(path.suffix, "") if path is not None and path.is_file() else ""
+    if path is None or not path.is_file() or (path.suffix == ".csv" and wanted == TEXTS):
+        return ""  # CSV may hold numbers, or pairs of texts
+    return ENDINGS.get(path.suffix, "")
 
 
 def not_readable(model: Network, name: str, there: str) -> DataError:
