@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from glassformer.check import CASES
-from glassformer.layers import Attention, Dropout, FeedForward, Linear, MeanPool
+from glassformer.layers import Attention, Dropout, FeedForward, Linear, Mask, MeanPool
 from glassformer.models import BERT, GPT, T5, BERTFor, MaskedHead, RecurrentLM, Text, ViT
 from glassformer.models.model import Network
 from glassformer.names import at, named_leaves, recording, tag, visiting
@@ -98,8 +98,8 @@ def test_dropout_in_evaluation_gives_what_it_was_given() -> None:
 def test_a_mask_goes_through() -> None:
     node = structure(GPT(TEXT, 8, 12, 2, 1), keep=jnp.ones((1, 7), bool))
     mask = node.find("blocks.0").keywords["mask"]
-    assert mask.shape == (1, 1, 1, 7)
-    assert (mask.origin.primitive, mask.origin.read) == ("broadcast_in_dim", (node.keywords["keep"],))
+    assert mask == Mask(keep=node.keywords["keep"])
+    assert node.find("blocks.0").first(Attention).keywords["mask"] == Mask(keep=node.keywords["keep"], causal=True)
     assert node.find("blocks.0").x.origin is None
     assert structure(GPT(TEXT, 8, 12, 2, 1)).find("blocks.0").keywords["mask"] is None
 

@@ -29,15 +29,6 @@ def softmax(x: Array) -> Array:
     return weight / np.where(total == 0, 1, total)
 
 
-def above_diagonal(a: Array) -> Array:
-    return np.triu(np.ones(a.shape[-2:], bool), 1)
-
-
-def near(a: Array, window: float, first: float) -> Array:
-    t, s = np.indices(a.shape[-2:])
-    return np.where((abs(t - s) <= window) | (t < first) | (s < first), a, -np.inf)
-
-
 def sum_to(a: Array, b: Array) -> Array:
     return a.sum(axis=tuple(i for i, size in enumerate(np.shape(b)) if size == 1), keepdims=True)
 
@@ -114,9 +105,6 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "concat": lambda a, b: np.concatenate([rows(a), rows(b)]),
     # what may be seen
     "masked": lambda a, m: np.where(m, a, -np.inf),
-    "past": lambda a, _: np.where(above_diagonal(a), -np.inf, a),
-    "lower": lambda a, _: np.where(above_diagonal(a), 0, a),
-    "near": near,  # |t - s| <= window, and the first tokens
     # heads and gates, the first axis
     "split": split,  # (T, H*D) -> (H, T, D)
     "join": lambda z: np.moveaxis(z, 0, 1).reshape(z.shape[1], -1),

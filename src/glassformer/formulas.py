@@ -213,7 +213,7 @@ def lines(text: str) -> tuple[list[str], list[str]]:
 
 # ---- without what is absent
 
-DROPS = ("masked", "past", "lower")  # functions that are their first argument where the second is absent
+DROPS = ("masked",)  # functions that are their first argument where the second is absent
 
 
 @dataclass(frozen=True)

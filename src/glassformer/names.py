@@ -19,6 +19,7 @@ from glassformer.errors import UnknownNameError
 Value = TypeVar("Value")
 L = TypeVar("L")
 Direction = Literal["forward", "backward"]
+UNSCOPED = "unscoped"  # the field for the cache of a layer that shares its parent's names, `at("", layer)`
 Visitor = Callable[[str, Any], Any]  # (dotted name, value) -> the value to go on with
 
 
@@ -157,7 +158,8 @@ def nearest(name: str, known: Mapping[str, Any] | list[str]) -> str:
 
 
 def _dotted(path: tuple[Any, ...]) -> str:
-    return ".".join(jax.tree_util.keystr((entry,), simple=True) for entry in path)
+    words = (jax.tree_util.keystr((entry,), simple=True) for entry in path)
+    return ".".join(word for word in words if word != UNSCOPED)
 
 
 def last_word(name: str) -> str:

@@ -10,7 +10,7 @@ from glassformer.errors import ShapeError
 from glassformer.generate import Sampling, continue_text
 from glassformer.generate.decoder import Decoder, as_array, filled_up
 from glassformer.generate.jax_decoder import JaxDecoder
-from glassformer.layers import ReLU, Rotary
+from glassformer.layers import BandedAttention, BlockwiseAttention, LinearAttention, ReLU, Rotary
 from glassformer.models import GPT, RecurrentLM, Text
 
 from .theirs import TOKENISER, generated, gpt2_of_both
@@ -22,6 +22,9 @@ MODELS = {
     "learned, own head": GPT(**SIZES, depth=1, tied=False, eps=1e-3, activation=ReLU(), dropout=0.5),
     "rotary": GPT(**SIZES, depth=2, rotary=Rotary()),
     "rotary, own head": GPT(**SIZES, depth=1, rotary=Rotary(base=100.0), tied=False),
+    "window": GPT(**SIZES, depth=2, window=4, global_tokens=2, attend=BandedAttention(), checkpoint=True),
+    "blockwise": GPT(**SIZES, depth=2, rotary=Rotary(), window=3, attend=BlockwiseAttention(block=4)),
+    "linear": GPT(**SIZES, depth=2, attend=LinearAttention(block=4)),
     "lstm": RecurrentLM(TEXT, width=11, hidden=11),
     "gru": RecurrentLM(TEXT, width=7, hidden=11, depth=1, cell="gru", tied=False, dropout=0.5),
     "rnn": RecurrentLM(TEXT, width=11, hidden=11, depth=3, cell="rnn"),

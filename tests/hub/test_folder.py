@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import CheckpointError, DataError, FileError, GlassformerError, SettingError, ShapeError
 from glassformer.hub import bert, gpt2, safe_files, vit
 from glassformer.hub.folder import read_folder, write_folder
+from glassformer.layers import Attention, BlockwiseAttention, LinearAttention
 from glassformer.models import MLP, ViT
 from glassformer.train.tasks import Embed
 
-from .builders import MODELS, build, build_shards, drawn, halves, raw_safetensors, tensors_of, write_json
+from .builders import MODELS, READER, build, build_shards, drawn, halves, raw_safetensors, tensors_of, write_json
 
 NO_FILE = "no tokeniser: the model takes and gives the numbers of symbols"
 
@@ -393,10 +395,23 @@ def test_without_a_word_on_pixels(tmp_path: Path) -> None:
 
 def test_what_is_dropped_out_otherwise_is_said(tmp_path: Path) -> None:
     found = read_folder(build(tmp_path, attn_pdrop=0.1, resid_pdrop=0.2, embd_pdrop=0.3))
-    assert found.notes[:2] == [
-        "in training only: embd_pdrop is 0.3 there and 0.2 here",
-        "in training only: attn_pdrop is 0.1 there and 0 here",
-    ]
+    assert found.notes[:1] == ["in training only: embd_pdrop is 0.3 there and 0.2 here"]
+    assert (found.model.dropout, found.model.attend) == (0.2, Attention(dropout=0.1))
+    assert gpt2.config_of(found.model)["attn_pdrop"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("module", "model"), [(gpt2, MODELS["gpt2"]), (bert, READER), (vit, MODELS["vit"])], ids=["gpt2", "bert", "vit"]
+)
+def test_what_published_models_do_not_have_is_refused(module: Any, model: Any) -> None:
+    """What is dropped of the attention weights is written; a window, or linear attention, has no place to be."""
+    dropping = replace(model, attend=Attention(dropout=0.25))
+    assert module.model_from(module.config_of(dropping)) == dropping
+    module.config_of(replace(model, attend=BlockwiseAttention(), checkpoint=True))
+    with pytest.raises(SettingError, match="the published models have no linear attention"):
+        module.config_of(replace(model, attend=LinearAttention()))
+    with pytest.raises(SettingError, match="the published models have no window; a model with a window of 3 has no"):
+        module.config_of(replace(model, window=3))
 
 
 def test_tokenizer_json(tmp_path: Path) -> None:

@@ -66,11 +66,11 @@ class Own(Network):
         return self.columns
 
     @property
-    def inner(self) -> layers.Chain:
+    def parts(self) -> tuple[Any, ...]:
         attend = layers.GroupedQueryAttention(12, heads=6, key_heads=3, rotary=layers.Rotary())
-        parts = (
+        return (
             layers.Linear(5, 48, bias=False),
-            layers.Sigmoid(),
+            layers.Tanh(),
             layers.Reshape((4, 12)),
             layers.Positions(7, 12, positions.Sinusoidal(), trained=False),
             layers.Residual(layers.SelfAttention(attend)),
@@ -79,16 +79,17 @@ class Own(Network):
             layers.FirstToken(),
             layers.Linear(12, 2),
         )
-        return layers.Chain(parts)
 
     def init(self, key: Any) -> Any:
-        return self.inner.init(key)
+        return tuple(part.init(key) for part in self.parts)
 
     def forward(self, params: Any, x: Any) -> Any:
-        return at("", self.inner).forward(params, x)
+        for i, part in enumerate(self.parts):
+            x, _ = at(i, part).forward(params[i], x)
+        return x, None
 
     def backward(self, params: Any, cache: Any, dy: Any) -> Any:
-        return at("", self.inner).backward(params, cache, dy)
+        raise NotImplementedError
 
 
 MODELS: dict[str, Any] = {
@@ -116,6 +117,11 @@ MODELS: dict[str, Any] = {
     "gpt, rotary": GPT(
         WORDS, width=6, hidden=7, heads=3, depth=2, rotary=layers.Rotary(), tied=False, activation=layers.SiLU()
     ),
+    "gpt, banded": GPT(
+        WORDS, width=6, hidden=7, heads=3, depth=2, attend=layers.BandedAttention(), window=3, global_tokens=2
+    ),
+    "bert, blockwise, window": dataclasses.replace(READER, attend=layers.BlockwiseAttention(block=4), window=2),
+    "vit, window, checkpoint": ViT(PICTURES, width=6, hidden=7, heads=1, window=3, checkpoint=True),
     "own": Own(),
 }
 

@@ -1,5 +1,6 @@
 """Blockwise attention is plain attention, in a fraction of its memory."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -8,7 +9,7 @@ import pytest
 
 from glassformer.check import gradient_error
 from glassformer.errors import SettingError, ShapeError
-from glassformer.layers import Attention, BlockwiseAttention, masks
+from glassformer.layers import Attention, BlockwiseAttention, Mask
 from glassformer.layers.attention import Inputs
 
 
@@ -27,16 +28,27 @@ def both_ways(layer, x: Inputs, dz: jax.Array, **keywords):
 
 
 @pytest.mark.parametrize("block", [1, 4, 7, 12, 50])  # of 12 queries and 17 keys: some divide them, some do not
-@pytest.mark.parametrize("causal", [False, True])
-def test_equal_to_plain_attention(block: int, causal: bool) -> None:
+@pytest.mark.parametrize(
+    "mask",
+    [
+        Mask(),
+        Mask(causal=True),
+        Mask(window=3),
+        Mask(causal=True, window=5, global_tokens=2),
+        Mask(causal=True, offset=5),
+    ],
+    ids=["all", "causal", "window", "causal window", "offset"],
+)
+def test_equal_to_plain_attention(block: int, mask: Mask) -> None:
     with jax.enable_x64(True):
         x, dz = drawn(12, 17)
         keep = jnp.ones((2, 17), bool).at[0, :9].set(False).at[1, 13:].set(False)
-        mask = masks.combined(masks.padding(keep), masks.causal(12, 17) if causal else None)
+        mask = replace(mask, keep=keep)
         plain = both_ways(Attention(scale=0.7), x, dz, mask=mask)
-        ours = both_ways(BlockwiseAttention(block, causal, scale=0.7), x, dz, keep=keep)
+        ours = both_ways(BlockwiseAttention(block, scale=0.7), x, dz, mask=mask)
         assert gradient_error(ours, plain) < 1e-14
-        assert not causal or not ours[0][0, :9].any()  # these queries may look nowhere
+        nowhere = mask.causal and mask.offset is None  # the first queries of the first row may look nowhere
+        assert not nowhere or not ours[0][0, :9].any()
 
 
 def test_scores_too_large_for_exp() -> None:
@@ -58,7 +70,7 @@ def test_memory_at_4096_tokens_is_a_tenth_at_most(causal: bool) -> None:
 
     plain = extra_bytes(Attention())
     assert plain >= 2 * 4 * 4096**2  # a pattern for each of two sequences
-    assert extra_bytes(BlockwiseAttention(causal=causal)) <= plain / 10
+    assert extra_bytes(BlockwiseAttention(), mask=Mask(causal=causal)) <= plain / 10
 
 
 def test_memory_grows_with_the_length_not_with_its_square() -> None:
@@ -69,9 +81,11 @@ def test_memory_grows_with_the_length_not_with_its_square() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     x, _ = drawn(5, 9)
-    with pytest.raises(ShapeError, match="blockwise attention: a bias came, expected none; Attention takes one"):
+    with pytest.raises(SettingError, match="blockwise attention: a bias on the scores came, which it cannot honour"):
         BlockwiseAttention().forward(None, x._replace(bias=jnp.zeros((1, 1, 5, 9))))
+    with pytest.raises(SettingError, match=r"blockwise attention: a mask of \(B, H, T, S\) came, which it cannot"):
+        BlockwiseAttention().forward(None, x, mask=jnp.ones((1, 1, 5, 9), bool))
     with pytest.raises(ShapeError, match=r"keep of shape \(2, 5\) came, expected \(2, 9\)"):
-        BlockwiseAttention().forward(None, x, keep=jnp.ones((2, 5), bool))
+        BlockwiseAttention().forward(None, x, mask=Mask(keep=jnp.ones((2, 5), bool)))
     with pytest.raises(SettingError, match="blockwise attention: block is 0, expected 1 or more"):
         BlockwiseAttention(0)

@@ -83,8 +83,6 @@ ids = np.array([2, 0, 4, 4])
 row = draw(C)
 shared, table, bucket = draw(S, J, D), draw(8, H), RNG.integers(0, 8, (T, S))
 square = draw(H, T, T)
-t, s = np.indices((T, T))
-later = s > t
 angles = np.arange(T)[:, None] / 100.0 ** (2 * np.array([0, 1, 2, 0, 1, 2]) / D)
 
 # equation, what its names are, the value; names in `GROUPED` are stored with heads or gates in the middle
@@ -144,9 +142,6 @@ CASES: list[tuple[str, dict[str, Any], np.ndarray]] = [
     ("y = column(b) * x", {"b": (places := np.arange(T)), "x": x}, places[:, None] * x),
     ("y = step(x) + min(x, 0)", {"x": x}, (x > 0) + np.minimum(x, 0)),
     ("y = sqrt(2 / pi) * x", {"x": x}, np.sqrt(2 / np.pi) * x),
-    ("y = past(a, causal)", {"a": square, "causal": 1}, np.where(later, -np.inf, square)),
-    ("y = lower(a, causal)", {"a": square, "causal": 1}, np.where(later, 0, square)),
-    ("y = near(a, 1, 2)", {"a": square}, np.where((abs(t - s) <= 1) | (t < 2) | (s < 2), square, -np.inf)),
     ("k = repeat(k_shared, H)", {"k_shared": shared, "H": H}, np.repeat(shared, H // J, axis=1)),
     ("k_shared = group_sum(k, J)", {"k": k, "J": J}, k.reshape(S, J, H // J, D).sum(axis=2)),
     ("y = sum_heads(scores)", {"scores": scores}, scores.sum(axis=0)),

@@ -68,7 +68,7 @@ def test_multi_head_attention_costs_what_the_formulas_say(width: int, heads: int
     params = jax.eval_shape(layer.init, jax.random.key(0))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 4 * width**2 + 4 * width
     _, cache = jax.eval_shape(layer.forward, params, jnp.zeros((3, tokens, width)))
-    assert cache.pattern.size == 3 * heads * tokens**2
+    assert cache.unscoped.pattern.size == 3 * heads * tokens**2
 
 
 def test_table_is_readable_and_adds_up() -> None:

@@ -1,7 +1,7 @@
 """The native decoder beside GPT.forward: the same logits at every place, however the text was cut into calls."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ import pytest
 from glassformer.errors import EngineError, ShapeError
 from glassformer.layers import (
     GELU,
+    Attention,
+    BlockwiseAttention,
     CausalSelfAttention,
     Embedding,
     FeedForward,
     GELUTanh,
     LayerNorm,
+    LinearAttention,
     MultiHeadAttention,
     ReLU,
     Rotary,
@@ -60,7 +63,7 @@ class OwnGPT:
 
     @property
     def layers(self) -> dict[str, Any]:
-        attend = MultiHeadAttention(12, 3, bias=False, scale=0.7)
+        attend = MultiHeadAttention(12, 3, bias=False, attend=Attention(scale=0.7))
         return {
             "norm1": LayerNorm(12, 1e-3),
             "attn": CausalSelfAttention(attend),
@@ -312,6 +315,18 @@ def test_what_has_no_c_twin_is_named() -> None:
         NativeDecoder(bert, None)
     with pytest.raises(EngineError, match=r"the native decoder has no Tanh yet \(blocks.0.ff.activation\)"):
         NativeDecoder(GPT(depth=1, activation=Tanh()), None)  # pyright: ignore[reportArgumentType]
+
+
+def test_ways_to_attend() -> None:
+    """Blockwise attention and checkpoints are computed plainly; windows and linear attention are left to JAX."""
+    model = replace(ODD, attend=BlockwiseAttention(block=4), checkpoint=True)
+    ids = texts(ODD, 2)
+    same = [NativeDecoder(one, drawn(ODD)).start(ids, [4, 9]).tolist() for one in (ODD, model)]
+    assert same[0] == same[1]
+    with pytest.raises(EngineError, match=r"has no CausalSelfAttention with mask yet \(blocks.0.attn\)"):
+        NativeDecoder(replace(ODD, window=3), None)
+    with pytest.raises(EngineError, match=r"the native decoder has no linear attention yet \(blocks.0.attn\)"):
+        NativeDecoder(replace(ODD, attend=LinearAttention()), None)
 
 
 def test_more_threads_than_there_can_be() -> None:

@@ -9,10 +9,10 @@ from glassformer.layers import (
     LSTM,
     RNN,
     Attention,
+    BandedAttention,
     BiasedPreNormBlock,
     BlockwiseAttention,
     CausalSelfAttention,
-    Chain,
     Checkpoint,
     ClassToken,
     Dropout,
@@ -25,13 +25,13 @@ from glassformer.layers import (
     LayerNorm,
     Linear,
     LinearAttention,
+    Mask,
     MaskedMeanPool,
     MeanPool,
     MultiHeadAttention,
     Patches,
     Positions,
     PostNormBlock,
-    PostNormDecoderBlock,
     PreNorm,
     PreNormBlock,
     PreNormDecoderBlock,
@@ -42,7 +42,6 @@ from glassformer.layers import (
     RMSNorm,
     Rotary,
     SelfAttention,
-    Sigmoid,
     SiLU,
     Softmax,
     Standardise,
@@ -50,7 +49,6 @@ from glassformer.layers import (
     Tanh,
     TiedHead,
     UnitNorm,
-    WindowAttention,
 )
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
 from glassformer.losses import CrossEntropy, InfoNCE, LabelSmoothing, MeanSquaredError
@@ -78,7 +76,7 @@ from glassformer.models import (
 from glassformer.models.patch_block import Normed, NormedResidual, WithResidual
 
 NORM, HEADS, FEED = LayerNorm(6), SelfAttention(MultiHeadAttention(6, heads=3)), FeedForward(6, 7)
-T5_HEADS = MultiHeadAttention(6, heads=3, bias=False, scale=1.0, head_width=4)
+T5_HEADS = MultiHeadAttention(6, heads=3, bias=False, head_width=4, attend=Attention(scale=1.0))
 PICTURES = Images(shape=(8, 12, 3), classes=5, mean=0.2, std=0.7)
 WORDS = Text(vocabulary=11, context=9)
 READER = BERT(WORDS, segments=13, width=6, hidden=7, heads=3, depth=1, eps=1e-5)
@@ -108,7 +106,6 @@ LAYERS = [
     Case("gelu (tanh)", GELUTanh()),
     Case("silu", SiLU()),
     Case("tanh", Tanh()),
-    Case("sigmoid", Sigmoid()),
     Case("softmax", Softmax()),
     Case("layer norm", LayerNorm(6)),
     Case("rms norm", RMSNorm(6)),
@@ -119,7 +116,7 @@ LAYERS = [
     Case("multi-head attention", MultiHeadAttention(6, heads=2)),
     Case("multi-head attention (mask, bias)", MultiHeadAttention(6, heads=3), given=("mask", "bias")),
     Case("multi-head attention (no biases, no w_o)", MultiHeadAttention(6, heads=2, bias=False, output=False)),
-    Case("multi-head attention (head width)", MultiHeadAttention(7, heads=3, bias=False, head_width=4, scale=1.0)),
+    Case("multi-head attention (head width)", MultiHeadAttention(7, heads=3, bias=False, head_width=4)),
     Case("grouped-query attention", GroupedQueryAttention(12, heads=6, key_heads=3)),
     Case(
         "grouped-query attention (biases, rotary, mask, bias)",
@@ -154,19 +151,12 @@ LAYERS = [
         PreNormDecoderBlock(NORM, HEADS.multi_head, HEADS.multi_head, FEED, Dropout(0.2)),
         given=("mask", "memory_mask", "bias", "key"),
     ),
-    Case("post-norm decoder block", PostNormDecoderBlock(NORM, HEADS.multi_head, HEADS.multi_head, FEED)),
-    Case(
-        "post-norm decoder block (masks, bias, dropout)",
-        PostNormDecoderBlock(NORM, HEADS.multi_head, HEADS.multi_head, FEED, Dropout(0.2)),
-        given=("mask", "memory_mask", "bias", "key"),
-    ),
     Case("mean pool", MeanPool()),
     Case("first token", FirstToken()),
     Case("masked mean pool", MaskedMeanPool()),
     Case("masked mean pool (keep)", MaskedMeanPool(), given=("keep",)),
     Case("unit norm", UnitNorm()),
-    Case("chain", Chain((Linear(5, 3), Dropout(0.2), Tanh(), Linear(3, 7))), shape=(2, 5), given=("key",)),
-    Case("residual", Residual(Chain((Linear(5, 5), Tanh()))), shape=(2, 3, 5)),
+    Case("residual", Residual(PreNorm(LayerNorm(5), Linear(5, 5))), shape=(2, 3, 5)),
     Case("pre-norm", PreNorm(LayerNorm(5), Linear(5, 3)), shape=(2, 7, 5)),
     Case("pre-norm (mask)", PreNorm(RMSNorm(6), HEADS), shape=(2, 5, 6), given=("mask",)),
     Case("rnn", RNN(5, 3)),
@@ -175,19 +165,76 @@ LAYERS = [
     Case("lstm (no bias)", LSTM(5, 3, bias=False)),
     Case("gru", GRU(5, 4)),
     Case("gru (no bias)", GRU(5, 4, bias=False)),
+    Case("attention (window, global tokens)", Attention(), mask=Mask(window=2, global_tokens=1), given=("keep",)),
+    Case("attention (dropout)", Attention(dropout=0.3), mask=Mask(causal=True), given=("key",)),
     Case("blockwise attention", BlockwiseAttention(block=2)),
-    Case("blockwise attention (keep, scale)", BlockwiseAttention(block=4, scale=0.7), given=("keep",)),
-    Case("blockwise attention (causal)", BlockwiseAttention(block=2, causal=True)),
-    Case("window attention", WindowAttention(1)),
+    Case("blockwise attention (keep, scale)", BlockwiseAttention(block=4, scale=0.7), mask=Mask(), given=("keep",)),
+    Case("blockwise attention (causal)", BlockwiseAttention(block=2), mask=Mask(causal=True)),
     Case(
-        "window attention (global tokens, keep, scale)", WindowAttention(1, global_tokens=1, scale=0.7), given=("keep",)
+        "blockwise attention (causal, window, keep)",
+        BlockwiseAttention(block=2),
+        mask=Mask(causal=True, window=2, global_tokens=1),
+        given=("keep",),
+    ),
+    Case("banded attention", BandedAttention(), square=True, mask=Mask(window=2)),
+    Case(
+        "banded attention (global tokens, keep, scale)",
+        BandedAttention(scale=0.7),
+        square=True,
+        mask=Mask(window=2, global_tokens=1),
+        given=("keep",),
+    ),
+    Case(
+        "banded attention (causal, global tokens)",
+        BandedAttention(),
+        square=True,
+        mask=Mask(causal=True, window=2, global_tokens=2),
     ),
     Case("linear attention", LinearAttention()),
-    Case("linear attention (keep)", LinearAttention(), given=("keep",)),
-    Case("linear attention (causal)", LinearAttention(causal=True, block=2)),
+    Case("linear attention (keep)", LinearAttention(), mask=Mask(), given=("keep",)),
+    Case("linear attention (causal)", LinearAttention(block=2), mask=Mask(causal=True)),
+    Case(
+        "multi-head attention (blockwise, keep)",
+        MultiHeadAttention(6, heads=3, attend=BlockwiseAttention(block=2)),
+        mask=Mask(),
+        given=("keep",),
+    ),
+    Case("multi-head attention (linear)", MultiHeadAttention(6, heads=3, attend=LinearAttention())),
+    Case(
+        "grouped-query attention (rotary, blockwise, causal)",
+        GroupedQueryAttention(12, heads=6, key_heads=2, rotary=Rotary(), attend=BlockwiseAttention(block=2)),
+        mask=Mask(causal=True),
+    ),
+    Case(
+        "causal self-attention (banded)",
+        CausalSelfAttention(MultiHeadAttention(6, heads=3, attend=BandedAttention())),
+        mask=Mask(window=2, global_tokens=1),
+        given=("keep",),
+    ),
+    Case(
+        "pre-norm block (attention dropout)",
+        PreNormBlock(NORM, SelfAttention(MultiHeadAttention(6, heads=3, attend=Attention(dropout=0.3))), FEED),
+        given=("key",),
+    ),
+    Case(
+        "post-norm block (linear, keep)",
+        PostNormBlock(NORM, SelfAttention(MultiHeadAttention(6, heads=3, attend=LinearAttention())), FEED),
+        mask=Mask(),
+        given=("keep",),
+    ),
     Case("checkpoint", Checkpoint(PreNormBlock(NORM, HEADS, FEED))),
     Case(
         "checkpoint (mask, dropout)", Checkpoint(PreNormBlock(NORM, HEADS, FEED, Dropout(0.2))), given=("mask", "key")
+    ),
+    Case(
+        "checkpoint (blockwise, causal, keep)",
+        Checkpoint(
+            PreNormBlock(
+                NORM, CausalSelfAttention(MultiHeadAttention(6, heads=3, attend=BlockwiseAttention(block=2))), FEED
+            )
+        ),
+        mask=Mask(),
+        given=("keep",),
     ),
 ]
 
@@ -211,6 +258,22 @@ MODELS = [
         ViT(PICTURES, width=10, hidden=7, heads=2, depth=1, with_class_token=True, dropout=0.2),
         shape=(2, 8, 12, 3),
         given=("key",),
+        spread=200.0,
+    ),
+    Case(
+        "vit (blockwise, window, checkpoint)",
+        ViT(
+            PICTURES,
+            width=10,
+            hidden=7,
+            heads=2,
+            depth=2,
+            attend=BlockwiseAttention(block=4),
+            window=3,
+            global_tokens=1,
+            checkpoint=True,
+        ),
+        shape=(2, 8, 12, 3),
         spread=200.0,
     ),
     Case("patch_block", PatchBlock(PICTURES, width=10, hidden=7), shape=(2, 8, 12, 3), spread=200.0),
@@ -243,8 +306,31 @@ MODELS = [
         GPT(WORDS, width=12, hidden=7, heads=3, depth=1, rotary=Rotary(), tied=False, dropout=0.2),
         given=("keep", "key"),
     ),
+    Case(
+        "gpt (banded, checkpoint, dropout)",
+        GPT(
+            WORDS,
+            width=6,
+            hidden=7,
+            heads=3,
+            depth=2,
+            dropout=0.2,
+            attend=BandedAttention(),
+            window=2,
+            global_tokens=1,
+            checkpoint=True,
+        ),
+        given=("keep", "key"),
+    ),
+    Case("gpt (linear)", GPT(WORDS, width=6, hidden=7, heads=3, depth=1, attend=LinearAttention(block=2))),
     Case("bert", BERT(WORDS, segments=13, width=6, hidden=7, heads=3, depth=2)),
     Case("bert (segments, padding, dropout)", replace(READER, dropout=0.2), given=("segments", "keep", "key")),
+    Case("bert (blockwise, padding)", replace(READER, attend=BlockwiseAttention(block=2)), given=("segments", "keep")),
+    Case(
+        "bert (attention dropout, padding)",
+        replace(READER, dropout=0.2, attend=Attention(dropout=0.3)),
+        given=("keep", "key"),
+    ),
     Case("class head", ClassHead(6, classes=5, dropout=0.2), given=("key",)),
     Case("tag head", TagHead(6, classes=5, dropout=0.2), given=("key",)),
     Case("span head", SpanHead(6)),

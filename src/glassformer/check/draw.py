@@ -18,7 +18,8 @@ import numpy as np
 
 from glassformer.errors import ContractError
 from glassformer.layers.contract import Layer, keywords
-from glassformer.shapes import Key
+from glassformer.layers.masks import Mask
+from glassformer.shapes import Array, Bool, Key
 
 FREE_SIZES = (2, 3, 5, 7, 11, 13, 17, 19)
 SETTINGS = {"width": "C", "heads": "H", "vocabulary": "V"}
@@ -39,6 +40,8 @@ class Case:
     layer: Layer
     shape: tuple[int, ...] | None = None  # of x, where the signature does not settle it
     given: tuple[str, ...] = ()  # optional inputs to draw as well: "mask", "bias", "key"
+    mask: Mask | None = None  # the keyword `mask`; with "keep" among those given, padding is drawn too
+    square: bool = False  # sources are as many as tokens
     spread: float = 1.0  # standard deviation of x
     file: Path | None = None  # where a user's own layer stands: what it raises is a finding, not our bug
 
@@ -50,12 +53,17 @@ class Case:
         hints = typing.get_type_hints(self.layer.forward)
         sizes = sizes_of_settings(self.layer)
         bind(hints.get("params"), params, sizes)
+        if self.square:
+            sizes |= dict.fromkeys("TS", size_of("T", sizes))
         x = self.draw_x(rng, hints.get("x"), sizes)
         rest = {
             name: draw_value(rng, hints[name], sizes, self.given)
             for name, parameter in keywords(self.layer).items()
             if name in self.given or parameter.default is parameter.empty
         }
+        if self.mask is not None:
+            keep = draw_array(rng, Bool[Array, "B S"], {"S": sizes["T"], **sizes}) if "keep" in self.given else None
+            rest["mask"] = dataclasses.replace(self.mask, keep=keep)
         return Drawn(params=cast(params, dtype), x=cast(x, dtype), keywords=rest)
 
     def draw_x(self, rng: np.random.Generator, annotation: Any, sizes: dict[str, int]) -> Any:

@@ -13,7 +13,7 @@ from glassformer import layers
 from glassformer.edge.steps import Operand, Program, Row, Rows, Step, Turn, Weight, Whole
 from glassformer.errors import EngineError
 from glassformer.native.kernels import kernel_for, lower, no_kernel
-from glassformer.native.layers import PooledEarly
+from glassformer.native.layers import PooledEarly, scale_of
 from glassformer.native.lower import input_of, params_of, pool_early
 from glassformer.native.plan import Buffer, Constant, Input, Param, Plan
 from glassformer.structure import Node, Sum, Value, structure
@@ -242,11 +242,10 @@ def self_attention(program: Program, node: Node, x: Rows) -> Rows:
     if (
         not isinstance(heads, layers.MultiHeadAttention)
         or heads.head_width is not None
-        or jax.tree.leaves(node.keywords)
+        or any(value is not None for value in node.keywords.values())
     ):
         raise EngineError(f"a device has heads of width C / H, with keys of their own, unmasked, only ({name})")
-    if heads.scale is not None and heads.scale <= 0:
-        raise EngineError(f"a device has attention with a scale above 0 only ({name})")
+    scale = scale_of(heads, "a device", name)
     T, C, H = x.count, x.width, heads.heads
     D = C // H
     k = project(program, name, f"{name}.k", weights.w_k, weights.b_k, x)
@@ -256,7 +255,7 @@ def self_attention(program: Program, node: Node, x: Rows) -> Rows:
     program.steps.append(Step(name, "column_forward", "attention", T, (Whole(columns),), reads, (T, C)))
     q = project(program, name, f"{name}.q", weights.w_q, weights.b_q, x, after=(columns, v))
     z, pattern = Rows(f"{name}.z", T, C), Rows(f"{name}.pattern", T, T)
-    sizes = (T, H, D, D**-0.5 if heads.scale is None else heads.scale)
+    sizes = (T, H, D, D**-0.5 if scale is None else scale)
     program.steps.append(
         Step(
             name,

@@ -59,6 +59,7 @@ def model_from(config: Mapping[str, Any], architecture: str | None = None) -> BE
         dropout=settings.number(config, "hidden_dropout_prob", 0.1),
         eps=settings.number(config, "layer_norm_eps", 1e-12),
         activation=settings.activation(config, "hidden_act", "gelu"),
+        attend=settings.attend(config, "attention_probs_dropout_prob", 0.1),
     )
     architecture = architecture or named(config)
     return bert if architecture == BARE else BERTFor(bert, head_from(config, architecture, bert))
@@ -89,10 +90,6 @@ def classes_from(config: Mapping[str, Any], architecture: str) -> tuple[str, ...
     return {CLASSES: settings.classes(config), TAGS: settings.classes(config), NEXT: NEXT_CLASSES}.get(architecture, ())
 
 
-def notes(config: Mapping[str, Any]) -> list[str]:
-    return settings.differences(config, attention_probs_dropout_prob=0.0)
-
-
 def architecture_of(model: BERT | BERTFor, classes: tuple[str, ...] = ()) -> str:
     if isinstance(model, BERT) or isinstance(model.head, VectorHead):
         return BARE
@@ -120,7 +117,7 @@ def config_of(model: BERT | BERTFor, architecture: str | None = None, classes: t
         "num_attention_heads": bert.heads,
         "num_hidden_layers": bert.depth,
         "hidden_dropout_prob": bert.dropout,
-        "attention_probs_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": settings.attention_dropout(bert),
         "classifier_dropout": head.dropout if isinstance(head, ClassHead | TagHead) else None,
         "layer_norm_eps": bert.eps,
         "hidden_act": settings.activation_word(bert.activation),
@@ -242,7 +239,7 @@ def head_table(model: BERT | BERTFor, architecture: str) -> list[Tensor]:
 def read(folder: Folder) -> Imported:
     config, given, asked = folder.config, as_now_spelled(folder.tensors), folder.architecture
     layout = None if asked else pooling.read_layout(folder.path)
-    architecture, about = asked or (BARE if layout else named(config)), notes(config)
+    architecture, about = asked or (BARE if layout else named(config)), list[str]()
     model = model_from(config, architecture)
     params = from_tensors(model, given, architecture, new_head=jax.random.key(0) if asked else None)
     if missing := missing_head(model, given, architecture):

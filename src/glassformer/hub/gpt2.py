@@ -43,11 +43,12 @@ def model_from(config: Mapping[str, Any]) -> GPT:
         dropout=settings.number(config, "resid_pdrop", 0.1),
         eps=settings.number(config, "layer_norm_epsilon", 1e-5),
         activation=settings.activation(config, "activation_function", "gelu_new"),
+        attend=settings.attend(config, "attn_pdrop", 0.1),
     )
 
 
 def notes(config: Mapping[str, Any]) -> list[str]:
-    return settings.differences(config, embd_pdrop=settings.number(config, "resid_pdrop", 0.1), attn_pdrop=0.0)
+    return settings.differences(config, embd_pdrop=settings.number(config, "resid_pdrop", 0.1))
 
 
 def config_of(model: GPT) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def config_of(model: GPT) -> dict[str, Any]:
         "tie_word_embeddings": model.tied,
         "resid_pdrop": model.dropout,
         "embd_pdrop": model.dropout,
-        "attn_pdrop": 0.0,
+        "attn_pdrop": settings.attention_dropout(model),
         "layer_norm_epsilon": model.eps,
         "activation_function": settings.activation_word(model.activation),
         "bos_token_id": None,

@@ -4,6 +4,7 @@ An entry is given the graph, the layer's node in the model's structure and the n
 the layer takes it; it returns the name of its output. Axes of batch and tokens are never written down as numbers.
 """
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from glassformer import layers
 from glassformer.errors import EngineError
 from glassformer.hub.onnx_graph import Graph
+from glassformer.layers.masks import Mask, as_mask
 from glassformer.models import SpanHead
 from glassformer.registry import register
 from glassformer.structure import Node, Value
@@ -112,11 +114,6 @@ def tanh(graph: Graph, node: Node, x: str) -> str:
     return graph.op("Tanh", x, name="y")
 
 
-@register.onnx(layers.Sigmoid)
-def sigmoid(graph: Graph, node: Node, x: str) -> str:
-    return graph.op("Sigmoid", x, name="y")
-
-
 @register.onnx(layers.SiLU)
 def silu(graph: Graph, node: Node, x: str) -> str:
     return graph.op("Mul", x, graph.op("Sigmoid", x, name="gate"), name="y")
@@ -162,6 +159,8 @@ def gated_feed_forward(graph: Graph, node: Node, x: str) -> str:
 
 
 @register.onnx(layers.Attention)
+@register.onnx(layers.BlockwiseAttention)
+@register.onnx(layers.BandedAttention)
 def attention(graph: Graph, node: Node, x: Any) -> str:
     q, v = (graph.op("Transpose", given, perm=(0, 2, 1, 3)) for given in (x.q, x.v))
     z = attend(graph, node, q, graph.op("Transpose", x.k, perm=(0, 2, 3, 1)), v, x.bias)
@@ -174,21 +173,55 @@ def attend(graph: Graph, node: Any, q: str, k: str, v: str, bias: Any = None) ->
     scores = graph.op("Mul", graph.op("MatMul", q, k), scale, name="scores")
     if bias is not None:
         scores = graph.op("Add", scores, bias)
-    if node.keywords.get("mask") is None:
+    mask = mask_of(graph, node, q, k)
+    if mask is None:
         pattern = graph.op("Softmax", scores, name="pattern", axis=-1)
     else:  # a query that may look nowhere: zeros
-        mask = graph.named(node.keywords["mask"])
         masked = graph.op("Where", mask, scores, graph.constant(LOWEST, "lowest"), name="masked")
         pattern = graph.op("Softmax", masked, axis=-1)
         pattern = graph.op("Where", mask, pattern, graph.constant(0.0, "zero"), name="pattern")
     return graph.op("MatMul", pattern, v)
 
 
+def mask_of(graph: Graph, node: Any, q: str, k: str) -> str | None:
+    """The whole mask of an attention, T x S of what comes: in the structure it is of the size of the example."""
+    mask = as_mask(node.keywords.get("mask"))
+    parts = [] if mask.dense is None else [graph.named(mask.dense)]
+    if mask.keep is not None:
+        keep = graph.named(mask.keep)
+        axes = graph.constant((1, 2), "axes")
+        parts.append(graph.once(("keep", keep), lambda: graph.op("Unsqueeze", keep, axes, name="keep")))
+    if mask.by_place:
+        t, s = places(graph, node.x.q.shape[1], q, -2), places(graph, node.x.k.shape[1], k, -1)
+        settings = (mask.causal, mask.window, mask.global_tokens)
+        parts.append(graph.once(("by place", t, s, *settings), lambda: seen_by_place(graph, mask, t, s)))
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return graph.once(tuple(parts), lambda: reduce(lambda a, b: graph.op("And", a, b, name="mask"), parts))
+
+
+def seen_by_place(graph: Graph, mask: Mask, t: str, s: str) -> str:
+    """Mask.allows."""
+    t, seen = graph.op("Unsqueeze", t, graph.constant((1,), "axes")), list[str]()
+    if mask.window is not None:
+        distance = graph.op("Abs", graph.op("Sub", t, s), name="distance")
+        near = graph.op("Less", distance, graph.constant(mask.window, "window"), name="near")
+        if mask.global_tokens:
+            first = graph.constant(mask.global_tokens, "global_tokens")
+            for place in (t, s):
+                near = graph.op("Or", near, graph.op("Less", place, first), name="near")
+        seen.append(near)
+    if mask.causal:
+        seen.append(graph.op("LessOrEqual", s, t, name="causal"))
+    return seen[0] if len(seen) == 1 else graph.op("And", *seen, name="seen")
+
+
 @register.onnx(layers.MultiHeadAttention)
 def multi_head_attention(graph: Graph, node: Node, x: Any) -> str:
     layer: Any = node.layer
     weights, (heads,) = node.params, node.parts
-    if layer.heads == 1 and x.bias is None and node.keywords.get("mask") is None:  # no axis of its own: a tenth faster
+    alone = layer.heads == 1 and x.bias is None and node.keywords.get("mask") is None
+    if alone and isinstance(layer.attend.plain, layers.Attention):  # no axis of its own: a tenth faster
         q, k, v = projected(graph, node, x)
         joined = attend(graph, heads, q, graph.op("Transpose", k, perm=(0, 2, 1)), v)
     else:
@@ -228,30 +261,14 @@ def split(graph: Graph, node: Node, x: Any) -> list[str]:
     return [reshape(graph, given, SAME, SAME, -1, D, name="heads") for given in projected(graph, node, x)]
 
 
-@register.onnx(layers.CausalSelfAttention)
-def causal_self_attention(graph: Graph, node: Node, x: str) -> str:
-    """The mask is made here, of the sequence that comes: in the structure it has the size of one."""
-    (inner,) = node.parts
-    place = places(graph, node, x)
-
-    def causal() -> str:
-        return graph.op("LessOrEqual", place, graph.op("Unsqueeze", place, graph.constant((1,), "axes")), name="causal")
-
-    mask = graph.once(("causal", place), causal)
-    if node.keywords.get("mask") is not None:
-        mask = graph.op("And", mask, graph.named(node.keywords["mask"]), name="mask")
-    graph.know(inner.keywords["mask"], mask)  # pyright: ignore[reportAttributeAccessIssue]
-    return graph.layer(inner)
-
-
-def places(graph: Graph, node: Node, x: str) -> str:
+def places(graph: Graph, tokens: int, x: str, axis: int = 1) -> str:
     """0 … T-1, once for all layers that read sequences of this length."""
 
     def make() -> str:
-        length = graph.op("Gather", graph.op("Shape", x), graph.constant(1, "one"), name="tokens")
+        length = graph.op("Gather", graph.op("Shape", x), graph.constant(axis, "axis"), name="tokens")
         return graph.op("Range", graph.constant(0, "first"), length, graph.constant(1, "one"), name="places")
 
-    return graph.once(("places", node.x.shape[1]), make)
+    return graph.once(("places", tokens), make)
 
 
 @register.onnx(layers.Rotary)
@@ -259,7 +276,7 @@ def rotary(graph: Graph, node: Node, x: str) -> str:
     layer: Any = node.layer
     if node.keywords.get("offset") is not None:
         raise EngineError(f"ONNX export has no rotary positions with an offset yet ({node.name})")
-    D, place = node.x.shape[-1], places(graph, node, x)
+    D, place = node.x.shape[-1], places(graph, node.x.shape[1], x)
 
     def angle() -> str:
         frequency = graph.constant(layer.base ** -(np.arange(0, D, 2, dtype=np.float32) / D), "frequency")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassformer.errors import SettingError
-from glassformer.layers import GELU, GELUTanh, ReLU, SiLU
+from glassformer.layers import GELU, Attention, GELUTanh, ReLU, SiLU
+from glassformer.models.attending import Attending
 from glassformer.models.limits import MOST_BLOCKS
 from glassformer.models.text import Activation
 from glassformer.names import nearest
@@ -79,6 +80,23 @@ def activation(config: Mapping[str, Any], setting: str, default: str) -> Activat
             f"{setting}: {shown(name)} came{nearest(name, [*ACTIVATIONS])}, known: {', '.join(ACTIVATIONS)}"
         )
     return ACTIVATIONS[name]
+
+
+def attend(config: Mapping[str, Any], name: str, default: float) -> Attention:
+    """Plain attention, with the share of attention weights that is dropped out."""
+    return Attention(dropout=number(config, name, default))
+
+
+def attention_dropout(model: Attending) -> float:
+    """Refuses what no `config.json` of the published models can say."""
+    attend = model.attend.plain
+    if not isinstance(attend, Attention):
+        raise SettingError(f"the published models have no {attend.called}; a model with it has no place among them")
+    if model.window is not None:
+        raise SettingError(
+            f"the published models have no window; a model with a window of {model.window} has no place among them"
+        )
+    return attend.dropout
 
 
 def activation_word(layer: Activation) -> str:

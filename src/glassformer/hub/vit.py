@@ -68,6 +68,7 @@ def model_from(config: Mapping[str, Any], preparation: Mapping[str, Any] | None 
         with_class_token=True,
         dropout=settings.number(config, "hidden_dropout_prob", 0.0),
         eps=settings.number(config, "layer_norm_eps", 1e-12),
+        attend=settings.attend(config, "attention_probs_dropout_prob", 0.0),
     )
 
 
@@ -106,10 +107,6 @@ def same_for_all(preparation: Mapping[str, Any], name: str) -> float:
     return float(values[0])
 
 
-def notes(config: Mapping[str, Any]) -> list[str]:
-    return settings.differences(config, attention_probs_dropout_prob=0.0)
-
-
 def config_of(model: ViT, classes: tuple[str, ...] = ()) -> dict[str, Any]:
     """What belongs into `config.json`, so that `model_from`, with `preparation_of`, gives the model back."""
     if not model.with_class_token:
@@ -126,7 +123,7 @@ def config_of(model: ViT, classes: tuple[str, ...] = ()) -> dict[str, Any]:
         "num_attention_heads": model.heads,
         "num_hidden_layers": model.depth,
         "hidden_dropout_prob": model.dropout,
-        "attention_probs_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": settings.attention_dropout(model),
         "layer_norm_eps": model.eps,
         "hidden_act": "gelu",
         "qkv_bias": True,
@@ -188,7 +185,7 @@ def block(theirs: str, ours: str, names: Mapping[str, str]) -> list[Tensor]:
 
 
 def read(folder: Folder) -> Imported:
-    preparation, about = json_in(folder.path, PREPARATION), notes(folder.config)
+    preparation, about = json_in(folder.path, PREPARATION), list[str]()
     if preparation is None:
         about.append(f"no {PREPARATION}: pixels are taken from 0 to 1, neither shifted nor scaled")
     with told(folder.path / PREPARATION):

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Literal
 
 from glassformer.errors import SettingError
@@ -30,6 +31,15 @@ ADDED = (
     ("training", "accumulate", 1),
     ("training", "ema", 0.0),
     ("training", "augment", to_plain(Augment())),
+    *(
+        (model, name, default)
+        for model in ("model", "model.bert")
+        for name, default in (
+            ("attend", {"kind": "plain", "dropout": 0.0}),
+            ("global_tokens", 0),
+            ("checkpoint", False),
+        )
+    ),
 )
 
 
@@ -63,8 +73,9 @@ def key_of(recipe: Recipe) -> str:
     plain = to_plain(replace(recipe, training=replace(recipe.training, seed=0)))
     plain["engine"] = {"rng": recipe.engine.rng}
     for part, name, default in ADDED:
-        if plain[part][name] == default:
-            del plain[part][name]
+        settings = reduce(lambda inner, word: inner.get(word, {}), part.split("."), plain)
+        if settings.get(name) == default:
+            del settings[name]
     return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

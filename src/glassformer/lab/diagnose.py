@@ -17,6 +17,7 @@ from glassformer.lab.cells import key_of
 from glassformer.lab.plan import Factor, Plan, changed
 from glassformer.lab.plan_text import plan_text
 from glassformer.lab.sample_size import usual_seeds
+from glassformer.layers import Attention
 from glassformer.layers.positions import Sinusoidal
 from glassformer.train.augment import Augment
 from glassformer.train.recipe import Recipe
@@ -89,6 +90,9 @@ def suspects_of_model(model: Any) -> Iterator[Factor]:
         )
     if "dropout" in settings and model.dropout:
         yield suspect("without dropout", "dropout", "dropout holds it back", {"model.dropout": 0.0})
+    if "attend" in settings and isinstance(model.attend, Attention) and model.attend.dropout:
+        hypothesis = "dropout of attention weights holds it back"
+        yield suspect("without attention dropout", "dropout", hypothesis, {"model.attend.dropout": 0.0})
 
 
 def suspect(name: str, subject: str, hypothesis: str, changes: dict[str, Any]) -> Factor:

@@ -4,10 +4,10 @@ Nothing here knows of models, data, training or files; a layer may use other lay
 """
 
 from glassformer.layers.attention import Attention
+from glassformer.layers.banded_attention import BandedAttention
 from glassformer.layers.biased_pre_norm_block import BiasedPreNormBlock
 from glassformer.layers.blockwise_attention import BlockwiseAttention
 from glassformer.layers.causal_self_attention import CausalSelfAttention
-from glassformer.layers.chain import Chain
 from glassformer.layers.checkpoint import Checkpoint
 from glassformer.layers.class_token import ClassToken
 from glassformer.layers.contract import Layer, as_jax
@@ -25,12 +25,12 @@ from glassformer.layers.linear import Linear
 from glassformer.layers.linear_attention import LinearAttention
 from glassformer.layers.lstm import LSTM
 from glassformer.layers.masked_mean_pool import MaskedMeanPool
+from glassformer.layers.masks import Mask
 from glassformer.layers.mean_pool import MeanPool
 from glassformer.layers.multi_head import MultiHeadAttention
 from glassformer.layers.patches import Patches
 from glassformer.layers.positions import Positions
 from glassformer.layers.post_norm_block import PostNormBlock
-from glassformer.layers.post_norm_decoder_block import PostNormDecoderBlock
 from glassformer.layers.pre_norm import PreNorm
 from glassformer.layers.pre_norm_block import PreNormBlock
 from glassformer.layers.pre_norm_decoder_block import PreNormDecoderBlock
@@ -42,7 +42,6 @@ from glassformer.layers.rms_norm import RMSNorm
 from glassformer.layers.rnn import RNN
 from glassformer.layers.rotary import Rotary
 from glassformer.layers.self_attention import SelfAttention
-from glassformer.layers.sigmoid import Sigmoid
 from glassformer.layers.silu import SiLU
 from glassformer.layers.softmax import Softmax
 from glassformer.layers.standardise import Standardise
@@ -50,7 +49,6 @@ from glassformer.layers.standardise_columns import StandardiseColumns
 from glassformer.layers.tanh import Tanh
 from glassformer.layers.tied_head import TiedHead
 from glassformer.layers.unit_norm import UnitNorm
-from glassformer.layers.window_attention import WindowAttention
 from glassformer.registry import register
 
 __all__ = [
@@ -59,10 +57,10 @@ __all__ = [
     "LSTM",
     "RNN",
     "Attention",
+    "BandedAttention",
     "BiasedPreNormBlock",
     "BlockwiseAttention",
     "CausalSelfAttention",
-    "Chain",
     "Checkpoint",
     "ClassToken",
     "Dropout",
@@ -76,13 +74,13 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "LinearAttention",
+    "Mask",
     "MaskedMeanPool",
     "MeanPool",
     "MultiHeadAttention",
     "Patches",
     "Positions",
     "PostNormBlock",
-    "PostNormDecoderBlock",
     "PreNorm",
     "PreNormBlock",
     "PreNormDecoderBlock",
@@ -94,16 +92,18 @@ __all__ = [
     "Rotary",
     "SelfAttention",
     "SiLU",
-    "Sigmoid",
     "Softmax",
     "Standardise",
     "StandardiseColumns",
     "Tanh",
     "TiedHead",
     "UnitNorm",
-    "WindowAttention",
     "as_jax",
 ]
 
-for _cls in [value for value in vars().values() if isinstance(value, type) and value is not Layer]:
+ATTEND = {"plain": Attention, "blockwise": BlockwiseAttention, "banded": BandedAttention, "linear": LinearAttention}
+for _name, _cls in ATTEND.items():
+    register.part(_name)(_cls)
+OTHERS = (Layer, Mask, *ATTEND.values())
+for _cls in [value for value in vars().values() if isinstance(value, type) and value not in OTHERS]:
     register.layer(_cls.__module__.rpartition(".")[2].replace("_", "-"))(_cls)  # as its file is called

@@ -17,6 +17,7 @@ import jax
 from glassformer.layers import multi_head
 from glassformer.layers.contract import Layer, split_or_none
 from glassformer.layers.dropout import Dropout
+from glassformer.layers.masks import Mask
 from glassformer.layers.pre_norm_block import Cache, Params
 from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
@@ -49,7 +50,7 @@ class BiasedPreNormBlock:
         params: Params,
         x: Inputs,
         *,
-        mask: Bool[Array, "#B #H #T #T"] | None = None,
+        mask: Bool[Array, "#B #H #T #T"] | Mask | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
         key1, key2 = split_or_none(key, 2)

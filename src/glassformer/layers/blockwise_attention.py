@@ -1,6 +1,6 @@
 """Blockwise attention: exactly what attention.py computes, without ever holding the T x S pattern.
 
-forward    scale = 1 / sqrt(D)                     scores = masked(past(q @ k^T * scale, causal), keep)
+forward    scale = 1 / sqrt(D)                     scores = masked(q @ k^T * scale, mask)
            z = softmax(scores) @ v                 lse = log(sum(exp(scores)))
 backward   pattern = exp(scores - column(lse))     dscores = pattern * (dz @ v^T - sum(dz * z))
            dv = pattern^T @ dz                     dq = dscores @ k * scale      dk = dscores^T @ q * scale
@@ -12,20 +12,23 @@ Softmax needs the maximum and the sum of a whole row. Both can be brought up to 
 under an older maximum is scaled down to the new one. The backward makes each block of the pattern again from lse, and
 needs no whole row of it either: rowsum(dpattern * pattern) = rowsum(dz * z), step 5 of docs/derivations/attention.md.
 So memory grows with T + S instead of T * S, for the price of one more q @ k^T (Rabe and Staats 2021, Dao et al. 2022).
+Of the mask, each block of queries and keys makes its own piece; where nothing in it is seen, nothing is computed.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 from jax import lax
 
-from glassformer.errors import ShapeError, at_least
-from glassformer.layers.attention import Inputs, by_head, by_token, split_heads, transposed
+from glassformer.errors import at_least
+from glassformer.layers.attend import Attend
+from glassformer.layers.attention import Attention, Inputs, by_head, by_token, split_heads, transposed
 from glassformer.layers.blocks import cut, joined, places
+from glassformer.layers.masks import Mask, as_mask
 from glassformer.names import tag
-from glassformer.shapes import Array, Bool, Float, Integer, Key
+from glassformer.shapes import Array, Bool, Float, Integer
 
 Sums = TypeVar("Sums")
 
@@ -34,7 +37,7 @@ class Cache(NamedTuple):
     q: Float[Array, "B T H D"]
     k: Float[Array, "B S H D"]
     v: Float[Array, "B S H D"]
-    keep: Bool[Array, "B S"] | None
+    mask: Mask
     z: Float[Array, "B T H D"]
     lse: Float[Array, "B H T"]  # log of the sum of exp(scores) of each query; 0 where nothing may be seen
 
@@ -54,38 +57,41 @@ class Keys(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BlockwiseAttention:
+class BlockwiseAttention(Attend):
     block: int = 256  # queries, and keys, taken at a time
-    causal: bool = False  # True: query t looks at sources 0 … t, and blocks that lie in the future are skipped
     scale: float | None = None  # None: 1 / sqrt(D)
+    called: ClassVar = "blockwise attention"
+    cannot: ClassVar = ("bias", "dense")
 
     def __post_init__(self) -> None:
         at_least("blockwise attention", 1, block=self.block)
 
-    def init(self, key: Key) -> None:
-        return None
+    @property
+    def plain(self) -> Attention:
+        return Attention(scale=self.scale)
 
     def forward(
-        self, params: None, x: Inputs, *, keep: Bool[Array, "B S"] | None = None
+        self, params: None, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | Mask | None = None
     ) -> tuple[Float[Array, "B T H D"], Cache]:
-        """`keep` is the padding mask of the sources: False at padding tokens."""
-        if x.bias is not None:
-            raise ShapeError("blockwise attention: a bias came, expected none; Attention takes one")
+        mask = as_mask(mask)
+        self.must_honour(mask, x.bias)
         q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)
-        keep = None if keep is None else tag("keep", keep)
-        all_queries, all_keys = self.queries(q), self.keys(k, v, keep)
+        mask.show(q.shape[1], k.shape[1])
+        keep = mask.kept(self.called, k)
+        mask = replace(mask, keep=None if keep is None else tag("mask.keep", keep))
+        all_queries, all_keys = self.queries(q, mask), self.keys(k, v, mask)
 
         def one_block(_: None, queries: Queries) -> tuple[None, tuple[Array, Array]]:
             def add_keys(sums: tuple[Array, Array, Array], keys: Keys) -> tuple[tuple[Array, Array, Array], None]:
                 def looking() -> tuple[Array, Array, Array]:
                     highest, total, mix = sums
-                    scores = self.scores(queries, keys)
+                    scores = self.scores(queries, keys, mask)
                     new = jnp.maximum(highest, lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
                     weight, rescale = jnp.exp(scores - finite(new)), jnp.exp(highest - finite(new))
                     total = total * rescale + jnp.sum(weight, axis=-1, keepdims=True)
                     return new, total, mix * rescale + weight @ keys.v
 
-                return self.unless_future(queries, keys, looking, sums), None
+                return unless_unseen(mask, queries, keys, looking, sums), None
 
             zero = jnp.zeros_like(queries.q[..., :1])
             (highest, total, mix), _ = lax.scan(add_keys, (zero - jnp.inf, zero, jnp.zeros_like(queries.q)), all_keys)
@@ -95,15 +101,15 @@ class BlockwiseAttention:
         _, (z, lse) = lax.scan(one_block, None, all_queries)
         z = tag("z", by_token(joined(z, q.shape[1]), of=q))
         lse = tag("lse", split_heads(joined(lse, q.shape[1])[..., 0], of=q))
-        return z, Cache(q=q, k=k, v=v, keep=keep, z=z, lse=lse)
+        return z, Cache(q=q, k=k, v=v, mask=mask, z=z, lse=lse)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "B T H D"]) -> tuple[Inputs, None]:
-        q, k, v = cache.q, cache.k, cache.v
+        q, k, v, mask = cache.q, cache.k, cache.v, cache.mask
         dz = tag("dz", dy)
         rowsum = jnp.sum(dz * cache.z, axis=-1, keepdims=True)  # = rowsum(dpattern * pattern)
         lse = jnp.swapaxes(cache.lse, 1, 2)[..., None]
         rows = (
-            self.queries(q),
+            self.queries(q, mask),
             cut(by_head(dz), self.block),
             cut(by_head(lse), self.block),
             cut(by_head(rowsum), self.block),
@@ -117,7 +123,7 @@ class BlockwiseAttention:
 
                 def looking() -> tuple[tuple[Array, Array], Array]:
                     dk, dv = sums
-                    pattern = jnp.exp(self.scores(queries, keys) - lse)
+                    pattern = jnp.exp(self.scores(queries, keys, mask) - lse)
                     # z = pattern @ v
                     dpattern = dz @ transposed(keys.v)
                     # pattern = softmax(scores)
@@ -125,37 +131,30 @@ class BlockwiseAttention:
                     # scores = q @ k^T, q times the scale
                     return (dk + transposed(dscores) @ queries.q, dv + transposed(pattern) @ dz), dq + dscores @ keys.k
 
-                return self.unless_future(queries, keys, looking, (sums, dq))
+                return unless_unseen(mask, queries, keys, looking, (sums, dq))
 
             (dk, dv), dq = lax.scan(add_queries, (jnp.zeros_like(keys.k), jnp.zeros_like(keys.v)), (rows, dq))
             return dq, (dk, dv)
 
-        dq, (dk, dv) = lax.scan(one_block, jnp.zeros_like(rows[0].q), self.keys(k, v, cache.keep))
+        dq, (dk, dv) = lax.scan(one_block, jnp.zeros_like(rows[0].q), self.keys(k, v, mask))
         dq = tag("dq", by_token(joined(dq, q.shape[1]) * self.scale_for(q), of=q))
         dk = tag("dk", by_token(joined(dk, k.shape[1]), of=k))
         dv = tag("dv", by_token(joined(dv, k.shape[1]), of=k))
         return Inputs(q=dq, k=dk, v=dv), None
 
-    def scores(self, queries: Queries, keys: Keys) -> Float[Array, "N T S"]:
-        allowed = keys.keep[:, None, :]
-        if self.causal:
-            allowed = allowed & (keys.place <= queries.place[:, None])
-        return jnp.where(allowed, queries.q @ transposed(keys.k), -jnp.inf)
+    def scores(self, queries: Queries, keys: Keys, mask: Mask) -> Float[Array, "N T S"]:
+        seen = keys.keep[:, None, :]
+        if mask.by_place:
+            seen = seen & mask.allows(queries.place[:, None], keys.place)
+        return jnp.where(seen, queries.q @ transposed(keys.k), -jnp.inf)
 
-    def unless_future(self, queries: Queries, keys: Keys, looking: Callable[[], Sums], unchanged: Sums) -> Sums:
-        """Blocks of keys that come after every query of the block add nothing, and are not computed."""
-        return lax.cond(keys.place[0] <= queries.place[-1], looking, lambda: unchanged) if self.causal else looking()
+    def queries(self, q: Float[Array, "B T H D"], mask: Mask) -> Queries:
+        place = places(q.shape[1], self.block) + (0 if mask.offset is None else mask.offset)
+        return Queries(q=cut(by_head(q) * self.scale_for(q), self.block), place=place)
 
-    def queries(self, q: Float[Array, "B T H D"]) -> Queries:
-        return Queries(q=cut(by_head(q) * self.scale_for(q), self.block), place=places(q.shape[1], self.block))
-
-    def keys(self, k: Float[Array, "B S H D"], v: Float[Array, "B S H D"], keep: Bool[Array, "B S"] | None) -> Keys:
+    def keys(self, k: Float[Array, "B S H D"], v: Float[Array, "B S H D"], mask: Mask) -> Keys:
         batch, sources, heads, _ = k.shape
-        keep = jnp.ones((batch, sources), bool) if keep is None else keep
-        if keep.shape != (batch, sources):
-            raise ShapeError(
-                f"blockwise attention: keep of shape {keep.shape} came, expected {(batch, sources)}: (B, S)"
-            )
+        keep = jnp.ones((batch, sources), bool) if mask.keep is None else mask.keep
         return Keys(
             k=cut(by_head(k), self.block),
             v=cut(by_head(v), self.block),
@@ -165,6 +164,14 @@ class BlockwiseAttention:
 
     def scale_for(self, q: Float[Array, "B T H D"]) -> float:
         return q.shape[-1] ** -0.5 if self.scale is None else self.scale
+
+
+def unless_unseen(mask: Mask, queries: Queries, keys: Keys, looking: Callable[[], Sums], unchanged: Sums) -> Sums:
+    """A block of keys of which no query of the block sees any adds nothing, and is not computed."""
+    if not mask.by_place:
+        return looking()
+    seen = jnp.any(mask.allows(queries.place[:, None], keys.place))
+    return lax.cond(seen, looking, lambda: unchanged)
 
 
 def finite(highest: Float[Array, "N T 1"]) -> Float[Array, "N T 1"]:

@@ -8,14 +8,19 @@ As in GPT: put it into a block, and the block is a language model's. A mask is o
 
 from dataclasses import dataclass
 
-from glassformer.layers.masks import causal, combined
+from glassformer.layers.masks import Mask, and_causal
 from glassformer.layers.self_attention import Cache, Params, SelfAttention
-from glassformer.shapes import Array, Bool, Float
+from glassformer.shapes import Array, Bool, Float, Key
 
 
 @dataclass(frozen=True)
 class CausalSelfAttention(SelfAttention):
     def forward(
-        self, params: Params, x: Float[Array, "B T C"], *, mask: Bool[Array, "#B #H #T #T"] | None = None
+        self,
+        params: Params,
+        x: Float[Array, "B T C"],
+        *,
+        mask: Bool[Array, "#B #H #T #T"] | Mask | None = None,
+        key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
-        return super().forward(params, x, mask=combined(causal(x.shape[1]), mask))
+        return super().forward(params, x, mask=and_causal(mask), key=key)

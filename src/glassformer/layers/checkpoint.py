@@ -12,14 +12,15 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.layers.contract import Layer, keywords_for
+from glassformer.layers.masks import Mask
 from glassformer.names import at, gradient_name, named_leaves, tag, visiting, with_leaves
 from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Given(NamedTuple):
     x: Any
-    mask: Bool[Array, "#B #H #T #T"] | None = None
-    memory_mask: Bool[Array, "#B #H #T #S"] | None = None
+    mask: Bool[Array, "#B #H #T #T"] | Mask | None = None
+    memory_mask: Bool[Array, "#B #H #T #S"] | Mask | None = None
     key: Key | None = None
 
 
@@ -39,8 +40,8 @@ class Checkpoint:
         params: Any,
         x: Float[Array, "B T C"] | Any,  # whatever the inner layer takes
         *,
-        mask: Bool[Array, "#B #H #T #T"] | None = None,
-        memory_mask: Bool[Array, "#B #H #T #S"] | None = None,
+        mask: Bool[Array, "#B #H #T #T"] | Mask | None = None,
+        memory_mask: Bool[Array, "#B #H #T #S"] | Mask | None = None,
         key: Key | None = None,
     ) -> tuple[Any, Cache]:
         cache = Cache(given=Given(x=x, mask=mask, memory_mask=memory_mask, key=key))

@@ -65,6 +65,11 @@ def split_or_none(key: Key | None, count: int) -> list[Key | None]:
     return [None] * count if key is None else list(jax.random.split(key, count))
 
 
+def one_more(key: Key | None) -> Key | None:
+    """A key beside those of `split_or_none`, which stay what they are without it."""
+    return None if key is None else jax.random.fold_in(key, 2**31)
+
+
 def as_jax(layer: Layer) -> Callable[..., Any]:
     """`apply(params, x, **keywords) -> y` whose gradient, under `jax.grad`, is the layer's own backward.
 

@@ -37,11 +37,14 @@ class Dropout:
     ) -> tuple[Float[Array, "*B"], Cache]:
         if key is None or self.rate == 0:
             return tag("y", x), Cache(keep=None)
-        keep = tag("keep", jax.random.bernoulli(key, 1 - self.rate, x.shape))
-        y = tag("y", jnp.where(keep, x / (1 - self.rate), 0))
-        return y, Cache(keep=keep)
+        cache = Cache(keep=tag("keep", jax.random.bernoulli(key, 1 - self.rate, x.shape)))
+        return tag("y", self.apply(cache, x)), cache
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
         dy = tag("dy", dy)
         # y = x / (1 - rate) where kept
-        return dy if cache.keep is None else jnp.where(cache.keep, dy / (1 - self.rate), 0), None
+        return self.apply(cache, dy), None
+
+    def apply(self, cache: Cache, x: Float[Array, "*B"]) -> Float[Array, "*B"]:
+        """What was dropped once, of x: of the gradient, or of the same values again."""
+        return x if cache.keep is None else jnp.where(cache.keep, x / (1 - self.rate), 0)

@@ -12,24 +12,28 @@ backward   djoined = dy @ w_o^T         dz = split(djoined, H)
            db_q = sum_tokens(from_q)    db_k = sum_tokens(from_k)     db_v = sum_tokens(join(dv_shared))
            dw_o = joined^T @ dy         db_o = sum_tokens(dy)
 
-From q, k and v to z: attention.py. Each head of k and v serves a group of H / J heads of q, and receives the sum of the
-gradients of its group. Rotary positions (rotary.py) turn q and k by their places.
+From q, k and v to z: `attend`, as in multi_head.py. Each head of k and v serves a group of H / J heads of q, and
+receives the sum of the gradients of its group. Rotary positions (rotary.py) turn q and k by their places.
 J = H is multi-head attention (with rotary positions as in Llama), J = 1 multi-query attention. Ainslie et al., 2023.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from glassformer.errors import ShapeError, at_least, expect
 from glassformer.layers import attention, rotary
+from glassformer.layers.attend import Attend
+from glassformer.layers.attention import Attention
+from glassformer.layers.contract import keywords_for
 from glassformer.layers.linear import project, project_backward, xavier
+from glassformer.layers.masks import Mask
 from glassformer.layers.multi_head import Inputs
 from glassformer.layers.rotary import Rotary
 from glassformer.names import at, tag
-from glassformer.shapes import Array, Bool, Float, Key, Static
+from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Params(NamedTuple):
@@ -48,11 +52,9 @@ class Cache(NamedTuple):
     memory: Float[Array, "B S C"]
     rotary_q: rotary.Cache | None
     rotary_k: rotary.Cache | None
-    q: Float[Array, "B T H D"]
     k_shared: Float[Array, "B S J D"]
     v_shared: Float[Array, "B S J D"]
-    bias_shape: Static | None
-    pattern: Float[Array, "B H T S"]
+    unscoped: Any  # of `attend`, whose names are this layer's: q, pattern, …; without k and v
     joined: Float[Array, "B T C"]  # z of all heads, side by side
 
 
@@ -62,8 +64,8 @@ class GroupedQueryAttention:
     heads: int  # H
     key_heads: int  # J
     bias: bool = False
-    scale: float | None = None  # None: 1 / sqrt(D)
     rotary: Rotary | None = None
+    attend: Attend = Attention()  # what each head does
 
     def __post_init__(self) -> None:
         at_least("attention", 1, width=self.width, heads=self.heads, key_heads=self.key_heads)
@@ -72,11 +74,6 @@ class GroupedQueryAttention:
                 f"attention: width {self.width}, {self.heads} heads and {self.key_heads} key heads do not divide; "
                 "expected key heads that divide the heads, and heads that divide the width"
             )
-
-    @property
-    def attend(self) -> attention.Attention:
-        """What each head does. Its names (q, scores, pattern, z, …) are this layer's: no scope is opened for it."""
-        return attention.Attention(scale=self.scale)
 
     def init(self, key: Key) -> Params:
         key_q, key_k, key_v, key_o = jax.random.split(key, 4)
@@ -97,7 +94,12 @@ class GroupedQueryAttention:
         )
 
     def forward(
-        self, params: Params, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | None = None
+        self,
+        params: Params,
+        x: Inputs,
+        *,
+        mask: Bool[Array, "#B #H #T #S"] | Mask | None = None,
+        key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
         expect("attention", "width of the query", x.query.shape[-1], self.width)
         expect("attention", "width of the memory", x.memory.shape[-1], self.width)
@@ -111,7 +113,7 @@ class GroupedQueryAttention:
             k_shared, rotary_k = at("rotary_k", self.rotary).forward(None, k_shared)
         k_shared = tag("k_shared", k_shared)
         shared = attention.Inputs(q=q, k=self.spread(k_shared), v=self.spread(v_shared), bias=x.bias)
-        z, heads = at("", self.attend).forward(None, shared, mask=mask)
+        z, heads = at("", self.attend).forward(None, shared, mask=mask, **keywords_for(self.attend, key=key))
         joined = tag("joined", join(z))
         y = tag("y", project(joined, params.w_o, params.b_o))
         return y, Cache(
@@ -119,11 +121,9 @@ class GroupedQueryAttention:
             memory=memory,
             rotary_q=rotary_q,
             rotary_k=rotary_k,
-            q=heads.q,
             k_shared=k_shared,
             v_shared=v_shared,
-            bias_shape=heads.bias_shape,
-            pattern=heads.pattern,
+            unscoped=heads._replace(k=None, v=None),
             joined=joined,
         )
 
@@ -132,8 +132,7 @@ class GroupedQueryAttention:
         djoined, dw_o, db_o = project_backward(cache.joined, params.w_o, params.b_o, tag("dy", dy))
         djoined = tag("djoined", djoined)
         # joined = the heads' z side by side, where each head of k and v serves its group
-        k, v = self.spread(cache.k_shared), self.spread(cache.v_shared)
-        heads = attention.Cache(q=cache.q, k=k, v=v, bias_shape=cache.bias_shape, pattern=cache.pattern)
+        heads = cache.unscoped._replace(k=self.spread(cache.k_shared), v=self.spread(cache.v_shared))
         d, _ = at("", self.attend).backward(None, heads, self.split(djoined))
         dq = d.q
         dk_shared, dv_shared = tag("dk_shared", self.gather(d.k)), tag("dv_shared", self.gather(d.v))

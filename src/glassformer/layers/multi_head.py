@@ -8,23 +8,28 @@ backward   djoined = dy @ w_o^T      dz = split(djoined, H)
            db_q = sum_tokens(join(dq))    db_k = sum_tokens(join(dk))     db_v = sum_tokens(join(dv))
            dw_o = joined^T @ dy           db_o = sum_tokens(dy)
 
-From q, k and v to z: attention.py, in each head of D = A / H. Memory went into k and into v, so its gradient is the
-sum of both. Query and memory are the same tokens in self-attention (self_attention.py) and two sequences in
-cross-attention. Rotary positions and key heads that several query heads share: grouped_query.py.
+From q, k and v to z: `attend`, in each head of D = A / H: attention.py, or another way (attend.py). Memory went into k
+and into v, so its gradient is the sum of both. Query and memory are the same tokens in self-attention
+(self_attention.py) and two sequences in cross-attention. Rotary positions and key heads that several query heads share:
+grouped_query.py.
 Derived in docs/derivations/multi_head.md.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from glassformer.errors import SettingError, ShapeError, at_least, expect
 from glassformer.layers import attention
+from glassformer.layers.attend import Attend
+from glassformer.layers.attention import Attention
+from glassformer.layers.contract import keywords_for
 from glassformer.layers.linear import project, project_backward, xavier
+from glassformer.layers.masks import Mask
 from glassformer.names import at, tag
-from glassformer.shapes import Array, Bool, Float, Key, Static
+from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Params(NamedTuple):
@@ -47,11 +52,7 @@ class Inputs(NamedTuple):
 class Cache(NamedTuple):
     query: Float[Array, "B T C"]
     memory: Float[Array, "B S C"]
-    q: Float[Array, "B T H D"]
-    k: Float[Array, "B S H D"]
-    v: Float[Array, "B S H D"]
-    bias_shape: Static | None
-    pattern: Float[Array, "B H T S"]
+    unscoped: Any  # of `attend`, whose names are this layer's: q, k, v, pattern, …
     joined: Float[Array, "B T A"]  # z of all heads, side by side
 
 
@@ -61,8 +62,8 @@ class MultiHeadAttention:
     heads: int  # H
     bias: bool = True
     output: bool = True  # False: no w_o, the joined heads are the result
-    scale: float | None = None  # None: 1 / sqrt(D)
     head_width: int | None = None  # D; None: C / H
+    attend: Attend = Attention()  # what each head does
 
     def __post_init__(self) -> None:
         at_least("attention", 1, width=self.width, heads=self.heads)
@@ -73,11 +74,6 @@ class MultiHeadAttention:
         elif self.width % self.heads:
             near = min((h for h in range(1, self.width + 1) if self.width % h == 0), key=lambda h: abs(h - self.heads))
             raise ShapeError(f"attention: width {self.width} does not divide into {self.heads} heads; try heads={near}")
-
-    @property
-    def attend(self) -> attention.Attention:
-        """What each head does. Its names (q, scores, pattern, z, …) are this layer's: no scope is opened for it."""
-        return attention.Attention(scale=self.scale)
 
     @property
     def joined(self) -> int:
@@ -102,7 +98,12 @@ class MultiHeadAttention:
         )
 
     def forward(
-        self, params: Params, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | None = None
+        self,
+        params: Params,
+        x: Inputs,
+        *,
+        mask: Bool[Array, "#B #H #T #S"] | Mask | None = None,
+        key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
         expect("attention", "width of the query", x.query.shape[-1], self.width)
         expect("attention", "width of the memory", x.memory.shape[-1], self.width)
@@ -110,10 +111,11 @@ class MultiHeadAttention:
         q = self.split(project(query, params.w_q, params.b_q))
         k = self.split(project(memory, params.w_k, params.b_k))
         v = self.split(project(memory, params.w_v, params.b_v))
-        z, heads = at("", self.attend).forward(None, attention.Inputs(q=q, k=k, v=v, bias=x.bias), mask=mask)
+        given = attention.Inputs(q=q, k=k, v=v, bias=x.bias)
+        z, heads = at("", self.attend).forward(None, given, mask=mask, **keywords_for(self.attend, key=key))
         joined = tag("joined", self.join(z))
         y = joined if params.w_o is None else tag("y", project(joined, params.w_o, params.b_o))
-        return y, Cache(query=query, memory=memory, joined=joined, **heads._asdict())
+        return y, Cache(query=query, memory=memory, unscoped=heads, joined=joined)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Inputs, Params]:
         # y = joined @ w_o + b_o
@@ -123,8 +125,7 @@ class MultiHeadAttention:
             djoined, dw_o, db_o = project_backward(cache.joined, params.w_o, params.b_o, tag("dy", dy))
         djoined = tag("djoined", djoined)
         # joined = the heads' z side by side
-        heads = attention.Cache(q=cache.q, k=cache.k, v=cache.v, bias_shape=cache.bias_shape, pattern=cache.pattern)
-        d, _ = at("", self.attend).backward(None, heads, self.split(djoined))
+        d, _ = at("", self.attend).backward(None, cache.unscoped, self.split(djoined))
         # q = query @ w_q + b_q;  k, v = memory @ w_k + b_k, memory @ w_v + b_v
         dquery, dw_q, db_q = project_backward(cache.query, params.w_q, params.b_q, self.join(d.q))
         dmemory_k, dw_k, db_k = project_backward(cache.memory, params.w_k, params.b_k, self.join(d.k))

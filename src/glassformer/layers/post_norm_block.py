@@ -15,8 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 
 from glassformer.layers import dropout
-from glassformer.layers.contract import Layer, split_or_none
+from glassformer.layers.contract import Layer, keywords_for, one_more, split_or_none
 from glassformer.layers.dropout import Dropout
+from glassformer.layers.masks import Mask
 from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
@@ -59,12 +60,12 @@ class PostNormBlock:
         params: Params,
         x: Float[Array, "B T C"],
         *,
-        mask: Bool[Array, "#B #H #T #T"] | None = None,
+        mask: Bool[Array, "#B #H #T #T"] | Mask | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
         key1, key2 = split_or_none(key, 2)
         x = tag("x", x)
-        a, attn = at("attn", self.attn).forward(params.attn, x, mask=mask)
+        a, attn = at("attn", self.attn).forward(params.attn, x, mask=mask, **keywords_for(self.attn, key=one_more(key)))
         a, drop1 = at("drop1", self.dropout).forward(None, a, key=key1)
         sum1 = tag("sum1", x + a)
         mid, norm1 = at("norm1", self.norm).forward(params.norm1, sum1)

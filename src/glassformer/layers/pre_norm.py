@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from glassformer.layers.contract import Layer, keywords_for
+from glassformer.layers.masks import Mask
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Key
 
@@ -36,7 +37,7 @@ class PreNorm:
         params: Params,
         x: Float[Array, "*B I"],
         *,
-        mask: Bool[Array, "#B #H #T #T"] | None = None,
+        mask: Bool[Array, "#B #H #T #T"] | Mask | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "*B O"], Cache]:
         h, norm = at("norm", self.norm).forward(params.norm, x)

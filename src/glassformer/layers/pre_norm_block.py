@@ -15,8 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 
 from glassformer.layers import dropout
-from glassformer.layers.contract import Layer, split_or_none
+from glassformer.layers.contract import Layer, keywords_for, one_more, split_or_none
 from glassformer.layers.dropout import Dropout
+from glassformer.layers.masks import Mask
 from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
@@ -59,13 +60,13 @@ class PreNormBlock:
         params: Params,
         x: Float[Array, "B T C"],
         *,
-        mask: Bool[Array, "#B #H #T #T"] | None = None,
+        mask: Bool[Array, "#B #H #T #T"] | Mask | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
         key1, key2 = split_or_none(key, 2)
         resid_pre = tag("resid_pre", x)
         h, norm1 = at("norm1", self.norm).forward(params.norm1, resid_pre)
-        a, attn = at("attn", self.attn).forward(params.attn, h, mask=mask)
+        a, attn = at("attn", self.attn).forward(params.attn, h, mask=mask, **keywords_for(self.attn, key=one_more(key)))
         a, drop1 = at("drop1", self.dropout).forward(None, a, key=key1)
         resid_mid = tag("resid_mid", resid_pre + a)
         h, norm2 = at("norm2", self.norm).forward(params.norm2, resid_mid)

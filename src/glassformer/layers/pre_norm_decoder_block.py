@@ -20,7 +20,7 @@ import jax
 from glassformer.layers import dropout, multi_head
 from glassformer.layers.contract import Layer, split_or_none
 from glassformer.layers.dropout import Dropout
-from glassformer.layers.masks import causal, combined
+from glassformer.layers.masks import Mask, and_causal
 from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
@@ -77,16 +77,15 @@ class PreNormDecoderBlock:
         params: Params,
         x: Inputs,
         *,
-        mask: Bool[Array, "#B #H #T #T"] | None = None,  # besides the causal one: padding
-        memory_mask: Bool[Array, "#B #H #T #S"] | None = None,
+        mask: Bool[Array, "#B #H #T #T"] | Mask | None = None,  # besides the causal one: padding
+        memory_mask: Bool[Array, "#B #H #T #S"] | Mask | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
         key1, key2, key3 = split_or_none(key, 3)
         resid_pre = tag("resid_pre", x.x)
-        back = combined(causal(x.x.shape[1]), mask)
         h, norm1 = at("norm1", self.norm).forward(params.norm1, resid_pre)
         given = multi_head.Inputs(query=h, memory=h, bias=x.bias)
-        a, attn = at("attn", self.attn).forward(params.attn, given, mask=back)
+        a, attn = at("attn", self.attn).forward(params.attn, given, mask=and_causal(mask))
         a, drop1 = at("drop1", self.dropout).forward(None, a, key=key1)
         resid_mid = tag("resid_mid", resid_pre + a)
         h, norm2 = at("norm2", self.norm).forward(params.norm2, resid_mid)

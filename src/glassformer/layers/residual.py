@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from glassformer.layers.contract import Layer, keywords_for
+from glassformer.layers.masks import Mask
 from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
@@ -34,7 +35,7 @@ class Residual:
         params: Params,
         x: Float[Array, "*B"],
         *,
-        mask: Bool[Array, "#B #H #T #T"] | None = None,
+        mask: Bool[Array, "#B #H #T #T"] | Mask | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "*B"], Cache]:
         change, inner = at("inner", self.inner).forward(params.inner, x, **keywords_for(self.inner, mask=mask, key=key))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from glassformer.layers import grouped_query, multi_head
 from glassformer.layers.contract import Layer
+from glassformer.layers.masks import Mask
 from glassformer.names import at, tag
 from glassformer.shapes import Array, Bool, Float, Key
 
@@ -24,10 +25,15 @@ class SelfAttention:
         return self.multi_head.init(key)
 
     def forward(
-        self, params: Params, x: Float[Array, "B T C"], *, mask: Bool[Array, "#B #H #T #T"] | None = None
+        self,
+        params: Params,
+        x: Float[Array, "B T C"],
+        *,
+        mask: Bool[Array, "#B #H #T #T"] | Mask | None = None,
+        key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
         x = tag("x", x)
-        return at("", self.multi_head).forward(params, multi_head.Inputs(query=x, memory=x), mask=mask)
+        return at("", self.multi_head).forward(params, multi_head.Inputs(query=x, memory=x), mask=mask, key=key)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
         d, dparams = at("", self.multi_head).backward(params, cache, dy)

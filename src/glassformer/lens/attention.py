@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
-from glassformer.layers import Patches
+from glassformer.layers import LinearAttention, Patches
 from glassformer.lens.attention_kind import is_pattern
 from glassformer.lens.maps import AttentionMaps
 from glassformer.models.model import Network
@@ -42,7 +42,7 @@ def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> Atte
     """
     seen: dict[str, Any] = {}
     with visiting(recording(seen)):
-        model.forward(params, x, **keywords)
+        model.to_look_at().forward(params, x, **keywords)
     return patterns(model, seen)
 
 
@@ -50,6 +50,12 @@ def patterns(model: Network, values: Mapping[str, Any]) -> AttentionMaps:
     """Those among the values of a forward; a model that has none is refused."""
     maps = AttentionMaps({name: np.asarray(value) for name, value in values.items() if is_pattern(name)})
     if not maps:
+        linear = structure(model).first(LinearAttention)
+        if linear:
+            raise UnknownNameError(
+                f"{linear.name}: linear attention has no attention weights to show: it sums up keys and values "
+                "beforehand; plain, blockwise and banded attention have them"
+            )
         raise UnknownNameError(
             f"{type(model).__name__} has no attention: no value in its forward is called 'pattern'; "
             "models with attention are patch_attention, vit, patch_block, tiny_iris, gpt, bert and t5"

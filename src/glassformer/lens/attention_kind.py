@@ -35,7 +35,7 @@ def attention_layers(trace: Trace) -> list[AttentionLayer]:
         works = [work for work in forward if work.name == scope]
         if f"{scope}.scores" in trace.values and works and "q" in works[-1].given:
             crosses = any(is_cross(work.given) for work in works)
-            kind = kind_by(crosses, works[-1].keywords.get("mask"), trace.values[pattern].shape[-2:])
+            kind = kind_by(crosses, trace.values.get(mask_name(pattern)), trace.values[pattern].shape[-2:])
             found.append(AttentionLayer(scope, kind, works[-1], works[0]))
     return found
 
@@ -61,18 +61,19 @@ def attention_kinds(model: Any) -> dict[str, Kind]:
     def watcher(call: Call) -> Any:
         given = getattr(call.given, "_asdict", dict)()  # of Inputs
         crosses[call.name] = crosses.get(call.name, False) or is_cross(given)
-        masks[call.name] = call.keywords.get("mask")
         return call.run()
 
     def visitor(name: str, value: Any) -> Any:
+        if last_word(name) == "mask":
+            masks[name] = value
         if is_pattern(name):
             scope = name.removesuffix("pattern").removesuffix(".")
-            found[name] = kind_by(crosses.get(scope, False), masks.get(scope), value.shape[-2:])
+            found[name] = kind_by(crosses.get(scope, False), masks.get(mask_name(name)), value.shape[-2:])
         return value
 
     def forward(params: Any, x: Any) -> Any:
         with visiting(visitor), watching(watcher), jax.ensure_compile_time_eval():
-            return model.forward(params, x)[0]
+            return model.to_look_at().forward(params, x)[0]
 
     jax.eval_shape(forward, jax.eval_shape(model.init, jax.random.key(0)), model.example(1))
     return found
@@ -88,6 +89,14 @@ def kind_by(crosses: bool, mask: Any, shape: tuple[int, ...]) -> Kind:
     if mask is None or isinstance(mask, Tracer) or mask.shape[-2:] != shape:
         return "self"  # a mask for all queries alike hides padding
     return "causal" if shape[0] > 1 and not np.triu(np.asarray(mask), 1).any() else "self"
+
+
+def mask_name(pattern: str) -> str:
+    """
+    >>> mask_name("blocks.0.attn.pattern")
+    'blocks.0.attn.mask'
+    """
+    return f"{pattern.removesuffix('pattern')}mask"
 
 
 def is_pattern(name: str) -> bool:

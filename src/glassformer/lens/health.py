@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from glassformer.layers import Positions
-from glassformer.lens.attention_kind import is_pattern, kind_of
+from glassformer.lens.attention_kind import is_pattern, kind_of, mask_name
 from glassformer.lens.residual_stream import maker_of, streams_of
 from glassformer.lens.trace import Trace
 from glassformer.names import gradient_name
@@ -109,8 +109,9 @@ def seen_patterns(trace: Trace) -> Iterator[Seen]:
         pattern = trace[name]
         kind, (T, S) = kind_of(trace.model, name), pattern.shape[2:]
         sources = np.asarray((pattern > 0).any(axis=(1, 2)))
-        may = np.tril(np.ones((T, S), int)) if kind == "causal" else np.ones((T, S), int)
-        visible = sources.astype(int) @ may.T
+        mask = trace.values.get(mask_name(name))
+        may = np.broadcast_to(True if mask is None else np.asarray(mask)[:, 0], (len(pattern), T, S))
+        visible = (may & sources[:, None]).sum(axis=-1)
         rows = np.ones((len(pattern), T), bool) if kind == "cross" else sources
         yield Seen(name, pattern, sources, np.where(rows, visible, 0))
 

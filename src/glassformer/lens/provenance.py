@@ -273,6 +273,8 @@ class Meaning:
             full, works = self.work.name, self.beside()
         dotted = f"{full}.{word}".strip(".")
         if dotted in of.trace.values or dotted in of.trace.gradients:
+            if word == "mask":
+                of.masks.setdefault(dotted, of.trace.values[dotted])
             return dotted
         for work in works:
             if word in work.params:
@@ -303,10 +305,9 @@ class Meaning:
         for work in self.beside():
             params = {word: self.of.trace.params[param] for word, param in work.params.items()}
             for word, array in {**work.given, **work.gave, **params, **self.of.inside[work.name]}.items():
-                dims = dims_for(type(work.layer), word)
-                plain = [one.lstrip("#") for one in dims or ()]
-                if name in plain:
-                    return {"value": int(np.shape(array)[plain.index(name) - len(plain)])}
+                dims = dims_for(type(work.layer), word) or ()
+                if name in dims:  # not "#H", which may be 1
+                    return {"value": int(np.shape(array)[dims.index(name) - len(dims)])}
         return None
 
     def part(self, name: str) -> Literal["works", "passes", "absent"]:

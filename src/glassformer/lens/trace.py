@@ -22,6 +22,7 @@ from glassformer.layers.contract import Layer
 from glassformer.layers.contract import keywords as keywords_of
 from glassformer.layers.over_time import is_looping
 from glassformer.losses import CrossEntropy
+from glassformer.models.model import Network
 from glassformer.names import Call, Direction, at, gradient_name, last_word, named_leaves, nearest, visiting, watching
 from glassformer.shapes import Array, Static
 from glassformer.tables import html_table, text_table
@@ -169,7 +170,8 @@ def trace(
     """Run a model, or any layer, on a batch and keep everything it tags.
 
     With labels the loss follows and the gradient runs back from it, as in training; with `dy` it runs back from there;
-    with neither there is no backward. `keywords` are what else forward takes: keep, segments, key.
+    with neither there is no backward. `keywords` are what else forward takes: keep, segments, key. A model that attends
+    without a pattern (blockwise, banded) or computes its blocks again in backward is run as the plain one that it is.
     """
     return run(model, loss, params, prepared(model, x, labels, weights, dy, keywords), {})
 
@@ -227,6 +229,7 @@ class Change(NamedTuple):
 
 
 def run(model: Layer, loss: Layer, params: Any, given: Given, changes: dict[str, Change]) -> Trace:
+    model = model.to_look_at() if isinstance(model, Network) else model
     passed = compiled_pass(model, loss, params, given, changes, np.False_)
     must_be_classes("trace", given, passed.logits)
     leaves = named_leaves(params)

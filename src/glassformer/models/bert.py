@@ -14,24 +14,28 @@ import jax.numpy as jnp
 
 from glassformer.layers import (
     GELU,
+    Attention,
     Dropout,
     Embedding,
     FeedForward,
     FirstToken,
+    Layer,
     LayerNorm,
     MaskedMeanPool,
     MultiHeadAttention,
     Positions,
     PostNormBlock,
     SelfAttention,
+    checkpoint,
     dropout,
     embedding,
     layer_norm,
     positions,
     post_norm_block,
 )
+from glassformer.layers.attend import Attend
 from glassformer.layers.contract import keywords_for, split_or_none
-from glassformer.layers.masks import padding
+from glassformer.models.attending import Attending
 from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, SpanHead, TagHead, VectorHead
 from glassformer.models.model import Network
 from glassformer.models.text import Activation, Text, normal_matrices
@@ -60,11 +64,11 @@ class Cache(NamedTuple):
     segment: embedding.Cache
     norm: layer_norm.Cache
     drop: dropout.Cache
-    blocks: tuple[post_norm_block.Cache, ...]
+    blocks: tuple[post_norm_block.Cache | checkpoint.Cache, ...]
 
 
 @dataclass(frozen=True)
-class BERT(Network):
+class BERT(Attending):
     """BERT without a head: one value per token.
 
     forward    positions.x = embed.y + segment.y
@@ -82,6 +86,10 @@ class BERT(Network):
     dropout: float = 0.0
     eps: float = 1e-12  # of the norms
     activation: Activation = GELU()
+    attend: Attend = Attention()
+    window: int | None = None  # how far a token sees, itself counted; None: everywhere
+    global_tokens: int = 0  # with a window: the first so many see all and are seen by all
+    checkpoint: bool = False  # compute the insides of blocks again in backward instead of keeping them
 
     @property
     def input(self) -> Text:
@@ -108,13 +116,14 @@ class BERT(Network):
         return Dropout(self.dropout)
 
     @property
-    def block(self) -> PostNormBlock:
-        return PostNormBlock(
+    def block(self) -> Layer:
+        block = PostNormBlock(
             norm=self.norm,
-            attn=SelfAttention(MultiHeadAttention(self.width, self.heads)),
+            attn=SelfAttention(MultiHeadAttention(self.width, self.heads, attend=self.attend)),
             ff=FeedForward(self.width, self.hidden, self.activation),
             dropout=self.drop,
         )
+        return self.kept(block)
 
     def for_data(self, data: "Dataset", task: str) -> "BERTFor":
         """With the head of the task."""
@@ -153,7 +162,7 @@ class BERT(Network):
     ) -> tuple[Float[Array, "B T C"], Cache]:
         """Without `segments` all is of kind 0; `keep` is the padding mask, False at padding."""
         self.text.check("BERT", x)
-        mask = None if keep is None else padding(keep)
+        mask = self.mask(keep)
         key_drop, *keys = split_or_none(key, 1 + self.depth)
         tokens, embed = at("embed", self.embed).forward(params.embed, x)
         segments = jnp.zeros_like(x) if segments is None else segments
@@ -215,6 +224,9 @@ class BERTFor(Network):
     @property
     def backbone(self) -> BERT:
         return self.bert
+
+    def to_look_at(self) -> "BERTFor":
+        return replace(self, bert=self.bert.to_look_at())
 
     def for_data(self, data: "Dataset", task: str) -> "BERTFor":
         return self.bert.for_data(data, task)

@@ -7,25 +7,28 @@ GPT-2, or turn queries and keys inside attention (rotary). Radford et al., 2019;
 Ids are integers and have no gradient: dx is None. Without a key nothing is dropped out.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from glassformer.layers import (
+    Attention,
     CausalSelfAttention,
     Dropout,
     Embedding,
     FeedForward,
     GELUTanh,
     GroupedQueryAttention,
+    Layer,
     LayerNorm,
     MultiHeadAttention,
     Positions,
     PreNormBlock,
     Rotary,
     TiedHead,
+    checkpoint,
     dropout,
     embedding,
     layer_norm,
@@ -33,11 +36,11 @@ from glassformer.layers import (
     pre_norm_block,
     tied_head,
 )
+from glassformer.layers.attend import Attend
 from glassformer.layers.contract import split_or_none
-from glassformer.layers.masks import padding
+from glassformer.models.attending import Attending
 from glassformer.models.incremental import Incremental
 from glassformer.models.kv_cache import KVCache, attend_next, keys_and_values, padded_cache
-from glassformer.models.model import Network
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
@@ -56,7 +59,7 @@ class Cache(NamedTuple):
 
     embed: embedding.Cache
     drop: dropout.Cache
-    blocks: tuple[pre_norm_block.Cache, ...]
+    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...]
     norm: layer_norm.Cache
     head: tied_head.Cache
 
@@ -69,7 +72,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GPT(Network, Incremental):
+class GPT(Attending, Incremental):
     tasks: ClassVar[tuple[str, ...]] = ("next-token", "answer")
     output_axis: ClassVar[str] = "symbols"
 
@@ -83,6 +86,10 @@ class GPT(Network, Incremental):
     dropout: float = 0.0
     eps: float = 1e-5  # of the norms
     activation: Activation = GELUTanh()
+    attend: Attend = Attention()
+    window: int | None = None  # how far a token sees, itself counted; None: everywhere
+    global_tokens: int = 0  # with a window: the first so many see all and are seen by all
+    checkpoint: bool = False  # compute the insides of blocks again in backward instead of keeping them
 
     @property
     def input(self) -> Text:
@@ -97,19 +104,20 @@ class GPT(Network, Incremental):
         return Positions(self.text.context, self.width)
 
     @property
-    def attend(self) -> MultiHeadAttention | GroupedQueryAttention:
+    def attn(self) -> MultiHeadAttention | GroupedQueryAttention:
         if self.rotary is None:
-            return MultiHeadAttention(self.width, self.heads)
-        return GroupedQueryAttention(self.width, self.heads, self.heads, bias=True, rotary=self.rotary)
+            return MultiHeadAttention(self.width, self.heads, attend=self.attend)
+        return GroupedQueryAttention(
+            self.width, self.heads, self.heads, bias=True, rotary=self.rotary, attend=self.attend
+        )
 
     @property
-    def block(self) -> PreNormBlock:
-        return PreNormBlock(
-            norm=self.norm,
-            attn=CausalSelfAttention(self.attend),
-            ff=FeedForward(self.width, self.hidden, self.activation),
-            dropout=self.drop,
-        )
+    def ff(self) -> FeedForward:
+        return FeedForward(self.width, self.hidden, self.activation)
+
+    @property
+    def block(self) -> Layer:
+        return self.kept(PreNormBlock(self.norm, CausalSelfAttention(self.attn), self.ff, self.drop))
 
     @property
     def drop(self) -> Dropout:
@@ -154,7 +162,7 @@ class GPT(Network, Incremental):
     ) -> tuple[Float[Array, "B T V"], Cache]:
         """`keep` is the padding mask, False at padding; place 0 is the first token either way."""
         self.text.check("GPT", x)
-        mask = None if keep is None else padding(keep)
+        mask = self.mask(keep)
         key_drop, *keys = split_or_none(key, 1 + self.depth)
         tokens, embed = at("embed", self.embed).forward(params.embed, x)
         if params.positions is not None:
@@ -197,8 +205,9 @@ class GPT(Network, Incremental):
     ) -> tuple[Float[Array, "B V"], State]:
         """The keys and values that forward keeps for backward are kept here. What pads a shorter prompt lies behind
         it, where no real token looks, and is overwritten as the row goes on."""
-        _, cache = self.forward(params, ids)
-        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in cache.blocks)
+        _, cache = replace(self, checkpoint=False).forward(params, ids)
+        inside: Any = cache.blocks
+        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in inside)
         last = cache.head.x[jnp.arange(len(ids)), lengths - 1]
         scores, _ = self.head.forward(None, tied_head.Inputs(x=last, emb=cache.head.emb))
         return scores, State(blocks, lengths)
@@ -208,13 +217,13 @@ class GPT(Network, Incremental):
         resid, _ = self.embed.forward(params.embed, tokens[:, None])
         if params.positions is not None and params.positions.pos is not None:
             resid = resid + params.positions.pos[state.place][:, None]
-        block, attn, blocks = self.block, self.attend, []
+        norm, attn, ff, blocks = self.norm, self.attn, self.ff, []
         for weights, cache in zip(params.blocks, state.blocks, strict=True):
-            h, _ = block.norm.forward(weights.norm1, resid)
-            a, cache = attend_next(attn, weights.attn, h, cache, state.place)
+            h, _ = norm.forward(weights.norm1, resid)
+            a, cache = attend_next(attn, weights.attn, h, cache, state.place, mask=self.sees())
             resid = resid + a
-            h, _ = block.norm.forward(weights.norm2, resid)
-            f, _ = block.ff.forward(weights.ff, h)
+            h, _ = norm.forward(weights.norm2, resid)
+            f, _ = ff.forward(weights.ff, h)
             resid = resid + f
             blocks.append(cache)
         h, _ = self.norm.forward(params.norm, resid)

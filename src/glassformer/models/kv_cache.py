@@ -7,13 +7,14 @@ A token looks back only, so what was computed for earlier ones stays as it is. K
 context from the beginning: every step has the same shapes, is compiled once and takes the same time.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from glassformer.layers import GroupedQueryAttention, MultiHeadAttention, attention, grouped_query, multi_head
+from glassformer.layers import GroupedQueryAttention, Mask, MultiHeadAttention, attention, grouped_query, multi_head
 from glassformer.layers.linear import project
-from glassformer.shapes import Array, Bool, Float, Integer
+from glassformer.shapes import Array, Float, Integer
 
 
 class KVCache(NamedTuple):
@@ -33,7 +34,8 @@ def keys_and_values(
     cache: multi_head.Cache | grouped_query.Cache,
 ) -> tuple[Float[Array, "B T H D"], Float[Array, "B T H D"]]:
     """What attention's forward kept; with rotary positions, rotated keys."""
-    return (cache.k_shared, cache.v_shared) if isinstance(cache, grouped_query.Cache) else (cache.k, cache.v)
+    grouped = isinstance(cache, grouped_query.Cache)
+    return (cache.k_shared, cache.v_shared) if grouped else (cache.unscoped.k, cache.unscoped.v)
 
 
 def attend_next(
@@ -43,6 +45,7 @@ def attend_next(
     kept: KVCache,
     place: Integer[Array, "B"],
     bias: Float[Array, "#B #H 1 M"] | None = None,
+    mask: Mask = Mask(),  # the window, where there is one
 ) -> tuple[Float[Array, "B 1 C"], KVCache]:
     """Self-attention of one token per row, each at its own place."""
     q = layer.split(project(x, params.w_q, params.b_q))
@@ -54,7 +57,7 @@ def attend_next(
     row = jnp.arange(len(x))
     kept = KVCache(k=kept.k.at[row, place].set(k[:, 0]), v=kept.v.at[row, place].set(v[:, 0]))
     behind = jnp.arange(kept.k.shape[1]) <= place[:, None]
-    return attend_cached(layer, params, q, kept, behind, bias), kept
+    return attend_cached(layer, params, q, kept, replace(mask, keep=behind, offset=place), bias), kept
 
 
 def attend_cached(
@@ -62,14 +65,14 @@ def attend_cached(
     params: multi_head.Params | grouped_query.Params,
     q: Float[Array, "B T H D"],
     kept: KVCache,
-    keep: Bool[Array, "B S"],
+    mask: Mask,
     bias: Float[Array, "#B #H T S"] | None = None,
 ) -> Float[Array, "B T C"]:
-    """From the queries on: what they find among the kept keys, projected back."""
+    """From the queries on: what they find among the kept keys, projected back. For so few, plain attention is small."""
     k, v = kept
     if isinstance(layer, GroupedQueryAttention):
         k, v = layer.spread(k), layer.spread(v)
     found = attention.Inputs(q=q, k=k, v=v, bias=bias)
-    z, _ = layer.attend.forward(None, found, mask=keep[:, None, None])
+    z, _ = layer.attend.plain.forward(None, found, mask=mask)
     joined = z.reshape(*z.shape[:2], -1)
     return joined if params.w_o is None else project(joined, params.w_o, params.b_o)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.errors import ContractError
 from glassformer.models.input import Input
@@ -52,6 +52,10 @@ class Network(ABC):
 
     def pooled(self, by: str) -> "Network":
         """The same, if its head makes one vector of all tokens, by their "mean" or by the "first"."""
+        return self
+
+    def to_look_at(self) -> Self:
+        """A model that computes the same with its insides in view, for the lens: names and params are the same."""
         return self
 
     @property

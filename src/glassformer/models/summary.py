@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from html import escape
+from itertools import takewhile
 from typing import Any
 
 import jax
@@ -105,12 +106,21 @@ def parts_of(node: Node) -> dict[str, Node]:
 
 
 def sum_by_part(amounts: Iterable[tuple[str, int]], parts: list[str]) -> dict[str, int]:
-    """Add each named amount to the innermost part that contains it."""
+    """Add each named amount to the innermost part that contains it; what a container keeps, to its first part."""
     sums = dict.fromkeys(parts, 0)
     for name, amount in amounts:
         inside = [part for part in parts if f"{name}.".startswith(f"{part}.")]
-        sums[max(inside, key=len)] += amount
+        sums[max(inside, key=len) if inside else max(parts, key=lambda part: shared_words(part, name))] += amount
     return sums
+
+
+def shared_words(a: str, b: str) -> int:
+    """
+    >>> shared_words("blocks.0.norm1", "blocks.0.given.x")
+    2
+    """
+    same = (left == right for left, right in zip(a.split("."), b.split("."), strict=False))
+    return sum(takewhile(bool, same))
 
 
 def cache_bytes(cache: Any, jaxpr: Any) -> Iterator[tuple[str, int]]:
@@ -125,17 +135,19 @@ def cache_bytes(cache: Any, jaxpr: Any) -> Iterator[tuple[str, int]]:
 
 
 def multiply_adds(jaxpr: Any, outer: str = "") -> Iterator[tuple[str, int]]:
-    """Every matrix product, also inside jitted functions: the scopes it stands in, and its multiply-adds."""
+    """Every matrix product, also inside jitted functions and loops: the scopes it stands in, and its multiply-adds."""
     for equation in jaxpr.eqns:
         where = outer + str(equation.source_info.name_stack).replace("/", ".") + "."
         if equation.primitive.name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
             left, result = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
             yield where, math.prod(result) * math.prod(left[axis] for axis in contracted)
+        times = equation.params["length"] if equation.primitive.name == "scan" else 1
         for value in equation.params.values():
-            inner = getattr(value, "jaxpr", value)  # of a jitted function
-            if hasattr(inner, "eqns"):
-                yield from multiply_adds(inner, where)
+            for one in value if isinstance(value, tuple) else (value,):  # the branches of a choice
+                inner = getattr(one, "jaxpr", one)  # of a jitted function
+                if hasattr(inner, "eqns"):
+                    yield from ((name, times * amount) for name, amount in multiply_adds(inner, where))
 
 
 def counted(number: int) -> str:

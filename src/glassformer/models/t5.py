@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from glassformer.errors import at_least
 from glassformer.layers import (
+    Attention,
     BiasedPreNormBlock,
     Dropout,
     Embedding,
@@ -34,7 +35,7 @@ from glassformer.layers import (
 )
 from glassformer.layers.contract import split_or_none
 from glassformer.layers.linear import project
-from glassformer.layers.masks import padding, within
+from glassformer.layers.masks import Mask, within
 from glassformer.models import t5_decoder, t5_encoder
 from glassformer.models.incremental import Incremental, Source
 from glassformer.models.kv_cache import KVCache, attend_cached, attend_next
@@ -120,7 +121,9 @@ class T5(Network, Incremental):
 
     @property
     def attn(self) -> MultiHeadAttention:
-        return MultiHeadAttention(self.width, self.heads, bias=False, scale=1.0, head_width=self.head_width)
+        return MultiHeadAttention(
+            self.width, self.heads, bias=False, head_width=self.head_width, attend=Attention(scale=1.0)
+        )
 
     @property
     def ff(self) -> FeedForward | GatedFeedForward:
@@ -187,7 +190,7 @@ class T5(Network, Incremental):
         """`keep` is the padding mask of the source. A target padded at its end needs none."""
         self.text.check("T5, source", x.source)
         self.text.check("T5, target", x.target)
-        mask = None if keep is None else padding(keep)
+        mask = None if keep is None else Mask(keep=keep)
         key_encoder, key_decoder = split_or_none(key, 2)
         source, embed = at("embed", self.embed).forward(params.embed, x.source)
         memory, encoder = at("encoder", self.encoder).forward(params.encoder, source, mask=mask, key=key_encoder)
@@ -224,7 +227,7 @@ class T5(Network, Incremental):
         """The encoder over the prompts, then the first step, with the start token."""
         keep = within(lengths, ids.shape[1])
         tokens, _ = self.embed.forward(params.embed, ids)
-        memory, _ = self.encoder.forward(params.encoder, tokens, mask=padding(keep))
+        memory, _ = self.encoder.forward(params.encoder, tokens, mask=Mask(keep=keep))
         split, batch = self.attn.split, len(ids)
         source = tuple(
             KVCache(k=split(project(memory, cross.w_k, cross.b_k)), v=split(project(memory, cross.w_v, cross.b_v)))
@@ -247,7 +250,7 @@ class T5(Network, Incremental):
             resid = resid + a
             h, _ = norm.forward(weights.norm2, resid)
             q = attn.split(project(h, weights.cross.w_q, weights.cross.b_q))
-            resid = resid + attend_cached(attn, weights.cross, q, cross, state.source.keep)
+            resid = resid + attend_cached(attn, weights.cross, q, cross, Mask(keep=state.source.keep))
             h, _ = norm.forward(weights.norm3, resid)
             f, _ = ff.forward(weights.ff, h)
             resid = resid + f

@@ -20,6 +20,7 @@ from glassformer.layers import (
     rms_norm,
 )
 from glassformer.layers.contract import split_or_none
+from glassformer.layers.masks import Mask
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Key
 
@@ -64,7 +65,7 @@ class T5Decoder:
         params: Params,
         x: Inputs,
         *,
-        memory_mask: Bool[Array, "#B #H #T #S"] | None = None,
+        memory_mask: Bool[Array, "#B #H #T #S"] | Mask | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
         key_drop, key_last, *keys = split_or_none(key, 2 + self.depth)

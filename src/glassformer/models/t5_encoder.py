@@ -21,6 +21,7 @@ from glassformer.layers import (
     rms_norm,
 )
 from glassformer.layers.contract import split_or_none
+from glassformer.layers.masks import Mask
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Key
 
@@ -60,7 +61,7 @@ class T5Encoder:
         params: Params,
         x: Float[Array, "B S C"],
         *,
-        mask: Bool[Array, "#B #H #S #S"] | None = None,
+        mask: Bool[Array, "#B #H #S #S"] | Mask | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B S C"], Cache]:
         key_drop, key_memory, *keys = split_or_none(key, 2 + self.depth)

@@ -13,10 +13,12 @@ from typing import ClassVar, NamedTuple
 import jax
 
 from glassformer.layers import (
+    Attention,
     ClassToken,
     Dropout,
     FeedForward,
     FirstToken,
+    Layer,
     LayerNorm,
     Linear,
     MeanPool,
@@ -25,6 +27,7 @@ from glassformer.layers import (
     Positions,
     PreNormBlock,
     SelfAttention,
+    checkpoint,
     class_token,
     layer_norm,
     linear,
@@ -33,9 +36,10 @@ from glassformer.layers import (
     pre_norm_block,
     standardise,
 )
+from glassformer.layers.attend import Attend
 from glassformer.layers.contract import split_or_none
+from glassformer.models.attending import Attending
 from glassformer.models.images import Images
-from glassformer.models.model import Network
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
 
@@ -54,14 +58,14 @@ class Cache(NamedTuple):
 
     prepare: standardise.Cache
     patch: linear.Cache
-    blocks: tuple[pre_norm_block.Cache, ...]
+    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...]
     norm: layer_norm.Cache
     pool: mean_pool.Cache  # both pools keep the number of tokens
     head: linear.Cache
 
 
 @dataclass(frozen=True)
-class ViT(Network):
+class ViT(Attending):
     tasks: ClassVar[tuple[str, ...]] = ("classify", "regress")
 
     images: Images = Images()
@@ -74,6 +78,10 @@ class ViT(Network):
     with_class_token: bool = False
     dropout: float = 0.0
     eps: float = 1e-5  # of the norms; 1e-12 in published weights
+    attend: Attend = Attention()
+    window: int | None = None  # how far a token sees, itself counted; None: everywhere
+    global_tokens: int = 0  # with a window: the first so many see all and are seen by all
+    checkpoint: bool = False  # compute the insides of blocks again in backward instead of keeping them
 
     @property
     def input(self) -> Images:
@@ -96,13 +104,14 @@ class ViT(Network):
         return Positions(self.patches.tokens + self.with_class_token, self.width, self.start)
 
     @property
-    def block(self) -> PreNormBlock:
-        return PreNormBlock(
+    def block(self) -> Layer:
+        block = PreNormBlock(
             norm=self.norm,
-            attn=SelfAttention(MultiHeadAttention(self.width, self.heads)),
+            attn=SelfAttention(MultiHeadAttention(self.width, self.heads, attend=self.attend)),
             ff=FeedForward(self.width, self.hidden),
             dropout=Dropout(self.dropout),
         )
+        return self.kept(block)
 
     @property
     def norm(self) -> LayerNorm:
@@ -137,9 +146,9 @@ class ViT(Network):
         if params.class_token is not None:
             tokens, _ = at("class_token", self.class_token).forward(params.class_token, tokens)
         resid, _ = at("positions", self.positions).forward(params.positions, tokens)
-        blocks = []
+        mask, blocks = self.mask(), []
         for i, key_block in enumerate(split_or_none(key, self.depth)):
-            resid, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], resid, key=key_block)
+            resid, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], resid, mask=mask, key=key_block)
             blocks.append(block)
         h, norm = at("norm", self.norm).forward(params.norm, resid)
         pooled, pool = at("pool", self.pool).forward(None, h)

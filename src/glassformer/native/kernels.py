@@ -4,8 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from glassformer import registry
 from glassformer.errors import EngineError
 from glassformer.native.build import kernels
@@ -40,7 +38,7 @@ def must_be_new(folder: Path) -> None:
 def lower(plan: Plan, node: Node, x: Any) -> tuple[Buffer, Backward]:
     """Write down what a layer computes."""
     kind = type(node.layer)
-    kernel, keywords = kernel_for(kind), [name for name, value in node.keywords.items() if jax.tree.leaves(value)]
+    kernel, keywords = kernel_for(kind), [name for name, value in node.keywords.items() if value is not None]
     if kernel is None:
         raise no_kernel(node)
     if keywords:

@@ -205,6 +205,8 @@ Attend = Callable[[Buffer, Buffer, Buffer, Buffer], Callable[[Buffer], tuple[Buf
 def self_attention(plan: Plan, node: Node, x: Buffer) -> Lowered:
     B, T, H, D, scale = heads_of(node, x)
     name, sizes = node.name, (B, T, T, H, D, scale)
+    if node.layer.multi_head.attend.plain.dropout:  # pyright: ignore[reportAttributeAccessIssue]
+        raise EngineError(f"the native engine has no Dropout yet ({name}.drop)")
 
     def attend(q: Buffer, k: Buffer, v: Buffer, z: Buffer) -> Any:
         pattern = plan.buffer(f"{name}.pattern", B, H, T, f"PADDED({T})")
@@ -229,11 +231,20 @@ def heads_of(node: Node, x: Buffer) -> tuple[int, int, int, int, float]:
     heads: Any = node.layer.multi_head  # pyright: ignore[reportAttributeAccessIssue]
     if not isinstance(heads, layers.MultiHeadAttention) or heads.head_width is not None:
         raise EngineError(f"C has heads of width C / H, with keys of their own, only ({node.name})")
-    if heads.scale is not None and heads.scale <= 0:
-        raise EngineError(f"C has attention with a scale above 0 only ({node.name})")
+    scale = scale_of(heads, "C", node.name)
     B, T, C = map(int, x.shape)
     D = C // heads.heads
-    return B, T, heads.heads, D, D**-0.5 if heads.scale is None else heads.scale
+    return B, T, heads.heads, D, D**-0.5 if scale is None else scale
+
+
+def scale_of(heads: layers.MultiHeadAttention, what: str, name: str) -> float | None:
+    """Of plain attention; other ways are computed plainly where that gives the same numbers."""
+    attend = heads.attend.plain
+    if not isinstance(attend, layers.Attention):
+        raise EngineError(f"{what} has no {attend.called} yet ({name})")
+    if attend.scale is not None and attend.scale <= 0:
+        raise EngineError(f"{what} has attention with a scale above 0 only ({name})")
+    return attend.scale
 
 
 def projected_attention(plan: Plan, node: Node, x: Buffer, attend: Attend) -> Lowered:

@@ -14,6 +14,7 @@ import numpy as np
 
 from glassformer.errors import EngineError
 from glassformer.layers import (
+    Attention,
     CausalSelfAttention,
     Embedding,
     FeedForward,
@@ -139,7 +140,11 @@ def take(steps: deque[Node | Sum], kind: type, x: Value) -> Node:
     step = steps.popleft() if steps else None
     if isinstance(step, Node) and type(step.layer) is kind:
         given = step.x.x if kind is TiedHead else step.x
-        if given is x and not jax.tree.leaves(step.keywords):
+        if keywords := [name for name, value in step.keywords.items() if value is not None]:
+            raise EngineError(
+                f"the native decoder has no {kind.__name__} with {' and '.join(keywords)} yet ({step.name})"
+            )
+        if given is x:
             return step
         raise EngineError(f"the native decoder has {kind.__name__} behind the layer before it only ({step.name})")
     raise refused(step, kind.__name__)
@@ -184,13 +189,16 @@ def settings_of(block: Block) -> Settings:
     heads, name = attn.multi_head, block.attn.name
     if block.norm2.layer != norm:
         raise EngineError(f"the native decoder has norms of one kind only ({block.norm2.name})")
+    attend = heads.attend.plain
+    if not isinstance(attend, Attention):
+        raise EngineError(f"the native decoder has no {attend.called} yet ({name})")
     if isinstance(heads, MultiHeadAttention) and heads.head_width is None and heads.output:
         rotary = None
     elif isinstance(heads, GroupedQueryAttention) and heads.key_heads == heads.heads:
         rotary = heads.rotary
     else:
         raise EngineError(f"the native decoder has heads of width C / H, with keys of their own and w_o, only ({name})")
-    scale = (heads.width // heads.heads) ** -0.5 if heads.scale is None else heads.scale
+    scale = (heads.width // heads.heads) ** -0.5 if attend.scale is None else attend.scale
     return Settings(heads.width, heads.heads, ff.hidden, norm.eps, scale, ff.activation, rotary)
 
 

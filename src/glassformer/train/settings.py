@@ -110,7 +110,8 @@ def kind_named(expected: Any, kind: Any, where: str) -> type:
                 return cls
     kinds = kinds_of(expected)
     groups = [what for what in registry.KINDS if set(registry.registered(what).values()) & set(kinds.values())]
-    known = [*dict.fromkeys([*kinds, *(name for what in groups[:1] for name in registry.names(what))])]
+    others = (name for what in groups[:1] for name in registry.names(what) if name not in registry.registered(what))
+    known = [*dict.fromkeys([*kinds, *others])]
     raise SettingError(
         f"{where}.kind: {kind!r} came{nearest(str(kind), known)}, expected {', '.join(known)}; {OWN}".lstrip(".")
     )

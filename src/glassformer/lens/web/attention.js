@@ -48,7 +48,7 @@ function legendOf({ mode }) {
 export function attentionView(scene) {
   const { trace, layers, settings, query } = scene;
   const header = (about) => h("header", {}, h("h2", {}, "All attention maps"), about);
-  if (!layers.length) return h("article", { class: "step" }, header(h("p", { class: "about" }, "This model has no attention.")));
+  if (!layers.length) return h("article", { class: "step" }, header(h("p", { class: "about" }, "This model has no attention weights to show.")));
   const about = h("p", { class: "about" });
   const maps = attentionMaps(trace, settings, query, (layer, head) => scene.chooseLayer(layer, { head }));
   const update = () => {

@@ -185,9 +185,6 @@ const FUNCTIONS = {
   concat: (a, b) => below(rows(a), rows(b)),
   // what may be seen
   masked: (a, m) => each([a, m], (x, may) => (may ? x : -Infinity)),
-  past: (a) => where(a, (t, s) => s <= t, -Infinity),
-  lower: (a) => where(a, (t, s) => s <= t, 0),
-  near: (a, reach, many) => where(a, (t, s) => Math.abs(t - s) <= numberIn(reach) || t < numberIn(many) || s < numberIn(many), -Infinity),
   // heads and gates, the first axis
   split: (a, heads) => splitHeads(a, numberIn(heads), a.shape[1] / numberIn(heads)),
   join: (a) => picked(a, [a.shape[1], a.shape[0] * a.shape[2]], ([t, c]) => [Math.floor(c / a.shape[2]), t, c % a.shape[2]]),
@@ -361,16 +358,6 @@ function onehot(i, many) {
 function stacked(of) {
   const read = ([[start, count], ...rest]) => Float64Array.from(of.slice(start, start + count).flatMap((one) => [...one.read(rest)]));
   return { shape: [of.length, ...of[0].shape], read };
-}
-
-// By its row t and its column s.
-function where(a, isSeen, hidden) {
-  function read(window) {
-    const values = a.read(window);
-    const [[row, down], [column, across]] = window.slice(-2);
-    return values.map((x, i) => (isSeen(row + (Math.floor(i / across) % down), column + (i % across)) ? x : hidden));
-  }
-  return { shape: a.shape, read };
 }
 
 // (H, T, S) gathered by bucket: (R, H).

@@ -79,7 +79,7 @@ export function runColumn(asking) {
     input.redraw();
     showPlace(answer, trace, now, at);
     if (!now) {
-      caption.textContent = trace.input.kind === "image" ? "This model has no attention: it reads the image as one row of numbers." : "This model has no attention.";
+      caption.textContent = "This model has no attention weights to show.";
       strongest.replaceChildren();
       return;
     }
