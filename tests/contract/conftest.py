@@ -12,7 +12,7 @@ from glassformer.models import BERT, GPT, T5, BERTFor, RecurrentClassifier, Recu
 
 # Blocks that are here with masks and dropout too; and what takes as long as a whole model.
 PLAIN = ("pre-norm decoder block", "post-norm decoder block", "post-norm block", "biased pre-norm block")
-LONG = ("vit (class token, dropout)", "checkpoint (mask, dropout)", *PLAIN)
+LONG = ("vit (class token, dropout)", "checkpoint (mask, dropout)", "bert for classes (lora)", *PLAIN)
 TEXT_MODELS = (BERT, BERTFor, GPT, T5, RecurrentClassifier, RecurrentLM)
 
 

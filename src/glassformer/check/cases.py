@@ -25,6 +25,7 @@ from glassformer.layers import (
     LayerNorm,
     Linear,
     LinearAttention,
+    LoRA,
     MeanPool,
     MultiHeadAttention,
     Patches,
@@ -183,6 +184,12 @@ LAYERS = [
     Case(
         "checkpoint (mask, dropout)", Checkpoint(PreNormBlock(NORM, HEADS, FEED, Dropout(0.2))), given=("mask", "key")
     ),
+    Case("lora", LoRA(Linear(5, 3), rank=2, targets=("w",)), shape=(2, 7, 5)),
+    Case(
+        "lora (mask, dropout)",
+        LoRA(PreNormBlock(NORM, HEADS, FEED, Dropout(0.2)), rank=4, alpha=3.0, targets=("attn.w_[qo]", "ff.*")),
+        given=("mask", "key"),
+    ),
 ]
 
 LOSSES = [
@@ -243,6 +250,7 @@ MODELS = [
     Case("masked head", MaskedHead(6, vocabulary=11), given=("emb",)),
     Case("masked head (own table)", MaskedHead(6, vocabulary=11, tied=False)),
     Case("bert for classes", BERTFor(READER, ClassHead(6, classes=5)), given=("segments", "keep")),
+    Case("bert for classes (lora)", LoRA(BERTFor(READER, ClassHead(6, classes=5))), given=("segments", "keep")),
     Case("bert for spans", BERTFor(READER, SpanHead(6)), given=("segments", "keep")),
     Case("bert for masked tokens", BERTFor(READER, MaskedHead(6, vocabulary=11)), given=("keep",)),
     Case("t5", replace(WRITER, depth=2, decoder_depth=None)),

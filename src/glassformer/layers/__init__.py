@@ -23,6 +23,7 @@ from glassformer.layers.gru import GRU
 from glassformer.layers.layer_norm import LayerNorm
 from glassformer.layers.linear import Linear
 from glassformer.layers.linear_attention import LinearAttention
+from glassformer.layers.lora import LoRA
 from glassformer.layers.lstm import LSTM
 from glassformer.layers.mean_pool import MeanPool
 from glassformer.layers.multi_head import MultiHeadAttention
@@ -74,6 +75,7 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "LinearAttention",
+    "LoRA",
     "MeanPool",
     "MultiHeadAttention",
     "Patches",
