@@ -60,6 +60,8 @@ def key_of(recipe: Recipe) -> str:
     """Of what decides the numbers. Which engine computes them, on how many threads, does not."""
     plain = to_plain(replace(recipe, training=replace(recipe.training, seed=0)))
     plain["engine"] = {"rng": recipe.engine.rng}
+    if plain["tune"] == {"kind": "full"}:
+        del plain["tune"]
     for part, name, default in ADDED:
         if plain[part][name] == default:
             del plain[part][name]
