@@ -73,7 +73,18 @@ def train(
     with TrainingProgress() as progress:
         signal.signal(signal.SIGINT, progress.stop_soon)
         if resume:
-            refuse({"data": data, "seeds": seeds, "set": set_, "recipe": recipe, "out": out, "from": from_, "tune": tune, **flags})
+            refuse(
+                {
+                    "data": data,
+                    "seeds": seeds,
+                    "set": set_,
+                    "recipe": recipe,
+                    "out": out,
+                    "from": from_,
+                    "tune": tune,
+                    **flags,
+                }
+            )
             result = fit.resume(resume, progress)
         else:
             if from_ and (preset or recipe):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassformer.hub.tensors import Tensor
 from glassformer.hub.tokeniser_files import SpecialTokens
 from glassformer.models import Network, Text
 from glassformer.train.tasks import Task
@@ -53,6 +54,7 @@ class Format:
     write: Callable[[Any, Any, tuple[str, ...]], tuple[dict[str, Any], dict[str, Any]]]  # config and tensors
     draw: Callable[[Any, np.random.Generator], Given]
     states: Callable[[Any], list[str]]  # our names, in the order of their hidden_states
+    modules: Callable[[Any, tuple[str, ...]], tuple[list[Tensor], ...]]  # by the names in memory; older ones besides
     special_tokens: SpecialTokens | None = None  # None: it reads no texts
     heads: tuple[str, ...] = ()  # to choose from
     bare: type[Network] | None = None  # the class of ours that has none of them
