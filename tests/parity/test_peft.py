@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers", minversion="5.22")  # earlier releases name some modules otherwise
-peft: Any = pytest.importorskip("peft")
+pytest.importorskip("peft")
+import peft
 import torch
 import transformers
 
