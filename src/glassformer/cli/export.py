@@ -24,7 +24,7 @@ def export(
     to: Annotated[
         Literal["hf", "peft", "onnx", "c"],
         typer.Option(
-            help="hf: a Hugging Face folder, as transformers loads it; peft: the adapter alone, of a run tuned by lora; "
+            help="hf: a Hugging Face folder, as transformers loads it; peft: the adapter alone, after --tune lora; "
             "onnx: one file; c: C99 for a device"
         ),
     ] = "hf",

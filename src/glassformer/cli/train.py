@@ -44,7 +44,7 @@ def train(
     """Train a model; without arguments a small vision transformer, on the bundled digits, offline, within a minute.
 
     Example: `glassformer train vit-pico --data mnist --seeds 0-4`, `glassformer train --set model.depth=2 --epochs 10`,
-    `glassformer train gpt-nano --data book.txt`, `glassformer train --from runs/bert-nano-1 --task classify --tune lora`
+    `glassformer train gpt-nano --data book.txt`, `glassformer train --from runs/bert-1 --task classify --tune lora`
     """
     from glassformer.cli.output import report
     from glassformer.cli.training_progress import TrainingProgress
