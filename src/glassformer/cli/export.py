@@ -30,7 +30,7 @@ def export(
     ] = "hf",
     name: Annotated[str | None, typer.Option(help="c: prefix of all names in C; by default the run's own")] = None,
     train: Annotated[
-        Literal["full", "head", "bias"] | None, typer.Option(help="c: also learn on the device, these weights")
+        Literal["full", "head", "bias", "lora"] | None, typer.Option(help="c: also learn on the device, these weights")
     ] = None,
     optimiser: Annotated[
         Literal["sgd", "momentum", "adamw"] | None, typer.Option(help="c, with --train: by default sgd")
