@@ -89,7 +89,7 @@ def test_an_adapter_of_theirs(kind: str, tmp_path: Path) -> None:
     for name, weight in adapted.named_parameters():
         if "lora_" in name or "modules_to_save" in name:
             torch.nn.init.normal_(weight, std=0.3)  # theirs begins with B = 0, which hides mistakes
-    adapted.save_pretrained(tmp_path / "adapter")
+    adapted.save_pretrained(str(tmp_path / "adapter"))
     write_adapted_run(tmp_path / "tuned", *read_adapter(tmp_path / "adapter", run), run)
     tuned = load(tmp_path / "tuned")
     ours, expected = answers(adapted.eval(), tuned.model, tuned.params)

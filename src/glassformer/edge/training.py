@@ -45,7 +45,7 @@ class DevicePlan(Plan):
 
     def gradient(self, x: Any, over: Buffer | None = None) -> Any:
         """None where a matrix is adapted: it stays."""
-        return None if isinstance(x, Param) and x.name in self.adapters else super().gradient(x, over)
+        return None if isinstance(x, Param) and x.name in self.adapters else super().gradient(x, over)  # pyright: ignore
 
     def transpose_of(self, weight: Param) -> Param:
         return weight
