@@ -192,7 +192,7 @@ def test_folders_of_another_kind(adapter: Path, tmp_path: Path) -> None:
 def test_what_peft_has_no_place_for(tmp_path: Path) -> None:
     base = base_run(tmp_path / "run", MODELS["gpt2"])
     table = tuned_run(tmp_path / "table", base, replace(TUNE, targets=("embed.emb",)))
-    with pytest.raises(SettingError, match=r"embed\.emb: PEFT adapts matrices of linear layers, and this is none"):
+    with pytest.raises(SettingError, match=r"embed\.emb: PEFT adapts linear layers, and tables of embeddings that are"):
         write_adapter(tmp_path / "adapter", table)
     masked = base_run(tmp_path / "masked", MODELS["masked"])
     bias = tuned_run(tmp_path / "bias", masked, replace(TUNE, also=("head.decoder.b",)))

@@ -44,6 +44,12 @@ KINDS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {  # their c
         BERT,
         {"target_modules": ["key", "output.dense"], "use_rslora": True},
     ),
+    "bert, embeddings": (
+        "BertForTokenClassification",
+        transformers.BertConfig,
+        BERT | {"id2label": NAMES},
+        {"target_modules": ["query", "word_embeddings"], **CLASSIFIER},
+    ),
     "gpt2": (
         "GPT2LMHeadModel",
         transformers.GPT2Config,
@@ -117,7 +123,7 @@ def with_adapter(folder: Path, adapter: str, cls: Any) -> Any:
 def test_an_adapter_of_ours(kind: str, tmp_path: Path) -> None:
     theirs, run = base_and_run(kind, tmp_path)
     base = load(run.path)
-    targets = ("*.w_q", "*.w_v", "*.w_down")
+    targets = ("*.w_q", "*.w_v", "*.w_down") + (("*.embed.emb",) if kind == "bert, embeddings" else ())
     tune = LowRank(3, 5.0, targets).with_head(base.model, own=base.recipe.output_axis != "symbols")
     recipe = replace(base.recipe, tune=tune, start=str(run.path))
     shapes = jax.eval_shape(LoRA(base.model, 3, 5.0, targets).init, jax.random.key(0))

@@ -1,9 +1,10 @@
 """Adapters of PEFT, in and out: adapter_config.json and adapter_model.safetensors, plain LoRA on a model we know.
 
-`lora_A` (R, in) and `lora_B` (out, R) of a module are our `a` and `b`, transposed. What learned as a whole, the task's
-head, is written out under its own name, and listed in `modules_to_save`. Where one of their matrices holds several of
-ours side by side (GPT-2's c_attn), ours become one of the ranks' sum: the A's on top of each other, every B in its own
-rows and columns. Read back, each of ours has the same A and its part of B.
+`lora_A` (R, in) and `lora_B` (out, R) of a module are our `a` and `b`, transposed; of a table of embeddings they are
+called `lora_embedding_A` and `lora_embedding_B`. What learned as a whole, the task's head, is written out under its own
+name, and listed in `modules_to_save`. Where one of their matrices holds several of ours side by side (GPT-2's c_attn),
+ours become one of the ranks' sum: the A's on top of each other, every B in its own rows and columns. Read back, each of
+ours has the same A and its part of B.
 What comes in is not trusted, as in folder.py.
 """
 
@@ -46,6 +47,7 @@ OTHER_KINDS = (  # what makes of LoRA something else, where it is set
     "alora_invocation_tokens",
     "arrow_config",
 )
+LINEAR, TABLE = (".lora_A.weight", ".lora_B.weight"), (".lora_embedding_A", ".lora_embedding_B")
 STARTS = (True, False, "gaussian", "eva", "orthogonal")  # init_lora_weights that leave the base as it is
 LARGEST_ALPHA = 1e6
 
@@ -81,12 +83,15 @@ def write_adapter(path: Path, folder: RunFolder) -> dict[str, Any]:
         ours = [name for name in row.ours if f"a.{name}" in arrays]
         if not ours or module_of(row) in whole:
             continue
-        if not all(is_projection(name) for name in ours) or row.shape is not None:
-            raise SettingError(f"{ours[0]}: PEFT adapts matrices of linear layers, and this is none; leave it out")
+        ends = thin_names(row, recipe.model)
+        if ends is None:
+            raise SettingError(
+                f"{ours[0]}: PEFT adapts linear layers, and tables of embeddings that are read once; leave it out"
+            )
         a, b = fused_update(row, arrays, {name: leaves[name].shape for name in row.ours})
         module, ranks[module_of(row)] = module_of(row), len(a)
-        tensors |= {f"{module}.lora_A.weight": a, f"{module}.lora_B.weight": b}
-        fused = fused or not row.transposed
+        tensors |= {module + end: one for end, one in zip(ends, (a, b), strict=True)}
+        fused = fused or (ends is LINEAR and not row.transposed)
     plain = {f"{PREFIX}{name}": np.asarray(value, np.float32, order="C") for name, value in tensors.items()}
     config = config_of(tune, ranks, whole, fan_in_fan_out=fused)
     write_whole(path / WEIGHTS, save(plain, {"format": "pt"}))
@@ -120,8 +125,14 @@ def module_of(row: Tensor) -> str:
     return row.theirs.rpartition(".")[0]
 
 
-def is_projection(name: str) -> bool:
-    return last_word(name).startswith("w")
+def thin_names(row: Tensor, model: Network) -> tuple[str, str] | None:
+    """How the thin matrices of a module end; None: it has none. A table that also makes the logits is theirs twice."""
+    if row.shape is not None or not row.theirs.endswith(".weight"):
+        return None
+    if all(last_word(name).startswith("w") for name in row.ours):
+        return LINEAR
+    is_table = last_word(row.ours[0]) in ("emb", "pos") and model.output_axis != "symbols"
+    return TABLE if is_table else None
 
 
 def whole_modules(rows: list[Tensor], learned: Iterable[str]) -> list[str]:
@@ -226,15 +237,16 @@ def matched(
 ) -> tuple[dict[str, Update], dict[str, np.ndarray]]:
     """Updates of our matrices, and what replaces our parameters, by our names."""
     shapes = {name: leaf.shape for name, leaf in named_leaves(param_shapes(model)).items()}
-    given = {name.removeprefix(PREFIX): tensor for name, tensor in tensors.items()}
+    given = {name.removeprefix(PREFIX).replace(".base_layer.", "."): tensor for name, tensor in tensors.items()}
     tables = format_of(model).modules(model, classes)
     rows = max(({row.theirs: row for row in table} for table in tables), key=lambda table: known(given, table))
     updates: dict[str, Update] = {}
     whole: dict[str, np.ndarray] = {}
     for name, tensor in given.items():
-        if name.endswith(".lora_A.weight"):
-            module = name.removesuffix(".lora_A.weight")
-            row, other = row_of(rows, module, model), given.get(f"{module}.lora_B.weight")
+        first, second = LINEAR if name.endswith(LINEAR) else TABLE
+        if name.endswith(first):
+            module = name.removesuffix(first)
+            row, other = row_of(rows, module, model, (first, second)), given.get(module + second)
             if other is None:
                 raise CheckpointError(f"{module}: lora_A is there, and lora_B is missing; copy the file again")
             inputs, widths = shapes[row.ours[0]][0], [shapes[ours][1] for ours in row.ours]
@@ -248,11 +260,11 @@ def matched(
             a, ends = np.asarray(tensor).T, np.cumsum(widths)[:-1]
             for ours, b in zip(row.ours, np.split(np.asarray(other).T, ends, axis=1), strict=True):
                 updates[ours] = Update(a, b, scale)
-        elif name.endswith(".lora_B.weight"):
-            if f"{name.removesuffix('.lora_B.weight')}.lora_A.weight" not in given:
+        elif name.endswith(second):
+            if name.removesuffix(second) + first not in given:
                 raise CheckpointError(f"{name}: its lora_A is missing; copy the file again")
         elif "lora_" in name:
-            raise CheckpointError(f"{name}: only lora_A and lora_B of linear layers are supported")
+            raise CheckpointError(f"{name}: only lora_A and lora_B of linear layers and of embeddings are supported")
         else:
             whole |= replaced(name, tensor, rows, shapes, model, run)
     if not updates:
@@ -264,12 +276,13 @@ def known(given: Iterable[str], table: Mapping[str, Tensor]) -> int:
     return sum(name in table or f"{name.partition('.lora_')[0]}.weight" in table for name in given)
 
 
-def row_of(rows: Mapping[str, Tensor], module: str, model: Network) -> Tensor:
+def row_of(rows: Mapping[str, Tensor], module: str, model: Network, ends: tuple[str, str]) -> Tensor:
     row = rows.get(f"{module}.weight")
-    if row is None or row.shape is not None or not all(map(is_projection, row.ours)):
-        linear = [module_of(one) for one in rows.values() if all(map(is_projection, one.ours))]
+    if row is None or thin_names(row, model) != ends:
+        others = [module_of(one) for one in rows.values() if thin_names(one, model) == ends]
+        what = "linear layer" if ends == LINEAR else "table of embeddings that is read once"
         raise CheckpointError(
-            f"{module}: {type(model).__name__} has no such linear layer{nearest(module, linear)}; "
+            f"{module}: {type(model).__name__} has no such {what}{nearest(module, others)}; "
             "the adapter was made for another model"
         )
     return row
