@@ -54,11 +54,12 @@ class Format:
     write: Callable[[Any, Any, tuple[str, ...]], tuple[dict[str, Any], dict[str, Any]]]  # config and tensors
     draw: Callable[[Any, np.random.Generator], Given]
     states: Callable[[Any], list[str]]  # our names, in the order of their hidden_states
-    modules: Callable[[Any, tuple[str, ...]], tuple[list[Tensor], ...]]  # by the names in memory; older ones besides
     special_tokens: SpecialTokens | None = None  # None: it reads no texts
     heads: tuple[str, ...] = ()  # to choose from
     bare: type[Network] | None = None  # the class of ours that has none of them
     files: Callable[[Any, Mapping[str, Any]], dict[str, Any]] = lambda model, config: {}  # beside the config
+    modules: Callable[[Any, tuple[str, ...]], tuple[list[Tensor], ...]] = lambda model, classes: ()  # for adapters:
+    # tensors by their names in memory, where those are known; then by older ones
     logits: Callable[[Any, Imported, str], Any] = lambda answer, found, theirs: answer.logits  # None: of another head
 
 

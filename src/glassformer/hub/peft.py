@@ -73,7 +73,7 @@ def write_adapter(path: Path, folder: RunFolder) -> dict[str, Any]:
         raise FileError(f"{path}: holds an adapter already ({CONFIG}); choose another folder, or remove it")
     params, classes = folder.load_model(recipe)
     arrays, _ = load_arrays(folder.path / ADAPTER)
-    rows = format_of(recipe.model).modules(recipe.model, classes)[0]
+    rows = tables_of(recipe.model, classes)[0]
     whole = whole_modules(rows, [name.removeprefix("base.") for name in arrays if name.startswith("base.")])
     leaves = named_leaves(params)
     tensors = {row.theirs: joined(row, leaves) for row in rows if module_of(row) in whole}
@@ -97,6 +97,13 @@ def write_adapter(path: Path, folder: RunFolder) -> dict[str, Any]:
     write_whole(path / WEIGHTS, save(plain, {"format": "pt"}))
     write_json(path / CONFIG, config)
     return config
+
+
+def tables_of(model: Network, classes: tuple[str, ...]) -> tuple[list[Tensor], ...]:
+    known = format_of(model)
+    if found := known.modules(model, classes):
+        return found
+    raise SettingError(f"{known.model_type}: no adapters of it are read or written")
 
 
 def config_of(tune: LowRank, ranks: dict[str, int], whole: list[str], *, fan_in_fan_out: bool) -> dict[str, Any]:
@@ -238,8 +245,8 @@ def matched(
     """Updates of our matrices, and what replaces our parameters, by our names."""
     shapes = {name: leaf.shape for name, leaf in named_leaves(param_shapes(model)).items()}
     given = {name.removeprefix(PREFIX).replace(".base_layer.", "."): tensor for name, tensor in tensors.items()}
-    tables = format_of(model).modules(model, classes)
-    rows = max(({row.theirs: row for row in table} for table in tables), key=lambda table: known(given, table))
+    tables = [{row.theirs: row for row in table} for table in tables_of(model, classes)]
+    rows = max(tables, key=lambda table: known(given, table))
     updates: dict[str, Update] = {}
     whole: dict[str, np.ndarray] = {}
     for name, tensor in given.items():
