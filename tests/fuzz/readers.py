@@ -165,6 +165,13 @@ def hub(folder: Path) -> Any:
     return read_folder(folder)
 
 
+def adapter(folder: Path) -> Any:
+    from glassformer.hub.peft import read_adapter
+    from glassformer.train.run_folder import RunFolder
+
+    return read_adapter(folder, RunFolder(folder))
+
+
 def idx(folder: Path) -> Any:
     from glassformer.data.idx import read_idx
 
@@ -240,6 +247,8 @@ READERS: dict[str, Reader] = {
     "hub-words": Reader("hub-words", "vocab.txt", hub, TEXT, share=1, needs="tokenizers"),
     "hub-words-config": Reader("hub-words", "tokenizer_config.json", hub, JSON, share=1, needs="tokenizers"),
     "hub-preparation": Reader("hub-vit", "preprocessor_config.json", hub, JSON, share=1),
+    "adapter-config": Reader("adapter", "adapter_config.json", adapter, JSON, share=1),
+    "adapter-model": Reader("adapter", "adapter_model.safetensors", adapter, TENSORS, share=1),
     "idx": Reader("data", "idx", idx, ANY, "idx/*"),
     "idx-gz": Reader("data", "idx", idx, (*ANY, in_gzip, in_gzip), "idx.gz/*"),
     "npz": Reader("data", "x.npz", npz, (*ANY, in_zip, in_zip, in_zip, in_zip), "npz/*"),
@@ -271,6 +280,7 @@ def write_seeds(root: Path) -> None:
     write_run(root)
     write_study(root)
     write_hub(root)
+    write_adapter(root)
     write_data(root / "right", draw)
     write(
         root / "settings/settings",
@@ -364,6 +374,27 @@ set = { "optimiser.lr" = 0.3 }
 [factors.batch]
 set = { "training.batch" = 5 }
 """
+
+
+def write_adapter(root: Path) -> None:
+    """In one folder with the run that it belongs to."""
+    from dataclasses import replace
+
+    import jax
+
+    from glassformer.hub.folder import read_folder
+    from glassformer.hub.peft import write_adapter
+    from glassformer.hub.run import write_adapted_run, write_run
+    from glassformer.train.run_folder import RunFolder
+    from glassformer.train.tune import LowRank
+
+    found, base = read_folder(root / "hub-vit"), RunFolder(root / "adapter")
+    write_run(base.path, found)
+    recipe = replace(base.recipe(), tune=LowRank(rank=2, also=("head.*",)), start=str(base.path))
+    params: Any = recipe.network.init(jax.random.key(0))
+    tuned = RunFolder(root / "tuned")
+    write_adapted_run(tuned.path, recipe, params._replace(base=found.params), found.classes, base)
+    write_adapter(base.path, tuned)
 
 
 def write_hub(root: Path) -> None:

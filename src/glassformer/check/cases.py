@@ -25,6 +25,7 @@ from glassformer.layers import (
     LayerNorm,
     Linear,
     LinearAttention,
+    LoRA,
     Mask,
     MaskedMeanPool,
     MeanPool,
@@ -236,6 +237,12 @@ LAYERS = [
         mask=Mask(),
         given=("keep",),
     ),
+    Case("lora", LoRA(Linear(5, 3), rank=2, targets=("w",)), shape=(2, 7, 5)),
+    Case(
+        "lora (mask, dropout)",
+        LoRA(PreNormBlock(NORM, HEADS, FEED, Dropout(0.2)), rank=4, alpha=3.0, targets=("attn.w_[qo]", "ff.*")),
+        given=("mask", "key"),
+    ),
 ]
 
 LOSSES = [
@@ -340,6 +347,7 @@ MODELS = [
     Case("vector head (first token)", VectorHead(FirstToken())),
     Case("bert for vectors", BERTFor(READER, VectorHead()), given=("segments", "keep")),
     Case("bert for classes", BERTFor(READER, ClassHead(6, classes=5)), given=("segments", "keep")),
+    Case("bert for classes (lora)", LoRA(BERTFor(READER, ClassHead(6, classes=5))), given=("segments", "keep")),
     Case("bert for spans", BERTFor(READER, SpanHead(6)), given=("segments", "keep")),
     Case("bert for masked tokens", BERTFor(READER, MaskedHead(6, vocabulary=11)), given=("keep",)),
     Case("t5", replace(WRITER, depth=2, decoder_depth=None)),

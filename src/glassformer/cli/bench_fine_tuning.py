@@ -19,7 +19,8 @@ def fine_tuning(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="keep the runs in this folder")] = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
-    """BERT that has read the unlabelled text first, beside the same BERT from fresh weights: both learn few labels.
+    """BERT that has read the unlabelled text first, beside the same BERT from fresh weights: both learn few labels. And
+    how much of the gain an adapter (LoRA) keeps.
 
     Of contrast: how often the nearest neighbour of a name is its partner, before tuning on pairs and after. A
     pre-trained BERT that lies in --out is taken.
@@ -58,7 +59,7 @@ def as_text(result: "Result") -> str:
         f"{result.unigram:.3f}",
     ]
     arms = {"fresh weights": result.scratch, "pre-trained": result.tuned}
-    return "\n".join([*lines, *arm_lines(arms, "test accuracy", result)])
+    return "\n".join([*lines, *arm_lines(arms, "test accuracy", result), *adapter_lines(result)])
 
 
 def retrieval_text(result: "Retrieval") -> str:
@@ -79,3 +80,18 @@ def arm_lines(arms: dict[str, tuple[float, ...]], measure: str, result: "Result 
     low, high = (100 * end for end in result.interval)
     difference = 100 * mean(result.differences)
     yield f"  difference      {difference:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f} (paired)"
+
+
+def adapter_lines(result: "Result") -> list[str]:
+    """What of the gain is kept where only an adapter and the head learn."""
+    from statistics import mean, stdev
+
+    low, high = (100 * end for end in result.kept_interval)
+    full, adapter = result.optimiser_bytes
+    return [
+        f"  lora, rank {result.tuning.lora.rank:<2}   test accuracy {100 * mean(result.lora):.2f} ± "
+        f"{100 * stdev(result.lora):.2f} %",
+        f"  of the gain     {100 * result.kept:.0f} %, 95 % interval {low:.0f} to {high:.0f} (paired)",
+        f"  learning        {result.learning:,} of {result.parameters:,} parameters "
+        f"({100 * result.learning / result.parameters:.1f} %), optimiser memory {adapter:,} bytes for {full:,}",
+    ]

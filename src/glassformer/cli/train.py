@@ -28,6 +28,9 @@ def train(
     task: Annotated[
         str, typer.Option(help="what to learn: classify, next-token, masked, tag, span, translate, contrast, answer")
     ] = "",
+    tune: Annotated[
+        str, typer.Option(help="with --from, what learns: full, head, bias (and head), or lora (and head)")
+    ] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="any setting: model.width=32")] = None,
     recipe: Annotated[Path | None, typer.Option(help="a recipe of your own, TOML")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
@@ -43,7 +46,7 @@ def train(
     """Train a model; without arguments a small vision transformer, on the bundled digits, offline, within a minute.
 
     Example: `glassformer train vit-pico --data mnist --seeds 0-4`, `glassformer train --set model.depth=2 --epochs 10`,
-    `glassformer train gpt-nano --data book.txt`, `glassformer train --from runs/bert-nano-1 --task classify`
+    `glassformer train gpt-nano --data book.txt`, `glassformer train --from runs/bert-1 --task classify --tune lora`
     """
     from glassformer.cli.output import report
     from glassformer.cli.training_progress import TrainingProgress
@@ -57,6 +60,7 @@ def train(
         lines = [f"{name:{max(map(len, names))}}  {about_preset(name)}" for name in names]
         report({"presets": names}, "\n".join(lines), as_json=json)
         return
+    kinds = {"task": task or None, "tune": tune or None}  # before --set, which may change what they bring
     flags = {
         "training.epochs": epochs,
         "training.batch": batch,
@@ -80,6 +84,7 @@ def train(
                     "out": out,
                     "from": from_,
                     "task": task,
+                    "tune": tune,
                     **flags,
                 }
             )
@@ -90,9 +95,7 @@ def train(
             result = fit.run_recipe(
                 recipe or preset or DEFAULT,
                 data,
-                lambda chosen: fit.with_all(
-                    with_changes(fit.with_all(chosen, {"task": task or None}), set_ or []), flags
-                ),
+                lambda chosen: fit.with_all(with_changes(fit.with_all(chosen, kinds), set_ or []), flags),
                 out=out or "",
                 start=from_ or "",
                 seeds=several,
@@ -137,6 +140,12 @@ def as_text(result: dict[str, Any]) -> str:
     ]
     if result["val_accuracy"] is not None:
         lines.append(f"validation accuracy {percent(result['val_accuracy'])}")
+    if result["learning"] < result["parameters"]:
+        share = result["learning"] / result["parameters"]
+        lines.append(
+            f"learns {result['learning']:,} of {result['parameters']:,} parameters ({100 * share:.1f} %), "
+            f"optimiser memory {result['optimiser_bytes']:,} bytes"
+        )
     lines.append(
         f"{result['epochs']} epochs in {result['train_seconds']:.1f} s, {result['parameters']:,} parameters, "
         f"engine {result['engine']}, run {result['run']}"

@@ -279,6 +279,12 @@ def logits(answer: Any, found: Imported, theirs: str) -> Any:
     return np.stack([answer.start_logits, answer.end_logits], axis=1) if ours == SPANS else answer.logits
 
 
+def modules(model: BERT | BERTFor, classes: tuple[str, ...]) -> tuple[list[Tensor], ...]:
+    rows = table(model, architecture_of(model, classes))
+    bare = isinstance(model, BERT)
+    return ([replace(row, theirs=row.theirs.removeprefix(BERT_)) for row in rows] if bare else rows,)
+
+
 def states(model: BERT | BERTFor) -> list[str]:
     prefix = "" if isinstance(model, BERT) else BERT_
     return [f"{prefix}drop.y", *(f"{prefix}blocks.{i}.norm2.y" for i in range(encoder_of(model).depth))]
@@ -293,6 +299,7 @@ FORMAT = Format(
     read=read,
     write=write,
     draw=draw,
+    modules=modules,
     states=states,
     logits=logits,
     special_tokens=SpecialTokens(

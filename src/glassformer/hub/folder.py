@@ -55,7 +55,9 @@ def read_config(path: Path) -> dict[str, Any]:
         )
     file = file_in(path, CONFIG)
     if file is None:
-        raise CheckpointError(f"{path}: not a Hugging Face folder, it has no {CONFIG}")
+        adapter = "; it holds an adapter of PEFT: name the run it belongs to, --onto RUN"
+        hint = adapter if (path / "adapter_config.json").exists() else ""
+        raise CheckpointError(f"{path}: not a Hugging Face folder, it has no {CONFIG}{hint}")
     return read_json(file)
 
 

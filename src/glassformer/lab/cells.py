@@ -72,6 +72,8 @@ def key_of(recipe: Recipe) -> str:
     """Of what decides the numbers. Which engine computes them, on how many threads, does not."""
     plain = to_plain(replace(recipe, training=replace(recipe.training, seed=0)))
     plain["engine"] = {"rng": recipe.engine.rng}
+    if plain["tune"] == {"kind": "full"}:
+        del plain["tune"]
     for part, name, default in ADDED:
         settings = reduce(lambda inner, word: inner.get(word, {}), part.split("."), plain)
         if settings.get(name) == default:

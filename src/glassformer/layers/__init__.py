@@ -23,6 +23,7 @@ from glassformer.layers.gru import GRU
 from glassformer.layers.layer_norm import LayerNorm
 from glassformer.layers.linear import Linear
 from glassformer.layers.linear_attention import LinearAttention
+from glassformer.layers.lora import LoRA
 from glassformer.layers.lstm import LSTM
 from glassformer.layers.masked_mean_pool import MaskedMeanPool
 from glassformer.layers.masks import Mask
@@ -74,6 +75,7 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "LinearAttention",
+    "LoRA",
     "Mask",
     "MaskedMeanPool",
     "MeanPool",

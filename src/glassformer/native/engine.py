@@ -26,6 +26,7 @@ from glassformer.train.jax_engine import Batches, JaxEngine, State, draws_of, ke
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, score_of_logits
 from glassformer.train.tasks import Classify
+from glassformer.train.tune import Full
 
 OPTIMISERS = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 EPS = 1e-8  # of Adam, as in optax
@@ -329,6 +330,8 @@ def must_be_covered(recipe: Recipe) -> None:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
+    if recipe.tune != Full():
+        raise EngineError("the native engine trains all of a model (tune)")
     if recipe.optimiser.named:
         raise EngineError(
             "the native engine has one learning rate for all parameters (optimiser.groups, optimiser.freeze)"

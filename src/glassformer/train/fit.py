@@ -152,7 +152,7 @@ def go_on_with_many(
         "test_loss_std": over_seeds(std, "test_loss"),
         "train_seconds": sum(run["train_seconds"] for run in runs),
         "epochs": max(run["epochs"] for run in runs),
-        "parameters": runs[0]["parameters"],
+        **{name: runs[0][name] for name in ("parameters", "learning", "optimiser_bytes")},
         "task": runs[0]["task"],
         "engine": runs[0]["engine"],
         "seeds": list(seeds),

@@ -19,7 +19,7 @@ from glassformer.train.augment import Augment, Draws, augmented, corners_of, dra
 from glassformer.train.gradient import loss_and_gradient
 from glassformer.train.limits import batch_must_fit
 from glassformer.train.recipe import Recipe
-from glassformer.train.score import Score, score_in_parts, tally
+from glassformer.train.score import Score, Tally, score_in_parts, tally
 from glassformer.train.tasks.task import label_weights
 
 
@@ -52,7 +52,7 @@ class JaxEngine:
         self.count = recipe.training.of_an_epoch(self.total)
         self.samples = jax.tree.map(jnp.asarray, train)
         self.steps = -(-self.count // recipe.training.samples_of_update)
-        optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
+        optimiser = recipe.learning.transformation(self.steps, recipe.training.epochs)
         optimiser = optimiser if last is None else optax.chain(optimiser, last)
         batch_must_fit(
             recipe, self.samples, lambda params: State(params, optimiser.init(params), self.average(params)), len(seeds)
@@ -63,7 +63,7 @@ class JaxEngine:
         self.take_steps = self.compiled(
             self.over_seeds(partial(take_steps, step), in_axes=(0, shared, None, None)), donate_argnums=0
         )
-        self.tally = self.compiled(self.over_seeds(partial(tally, recipe), in_axes=(0, None, None, None)))
+        self.tally = self.compiled(self.over_seeds(partial(tally_trained, recipe), in_axes=(0, None, None, None)))
 
     def over_seeds(self, function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
         return jax.vmap(function, in_axes=in_axes) if len(self.seeds) > 1 else function
@@ -107,6 +107,10 @@ class JaxEngine:
     def score(self, params: Any, samples: Any) -> Score:
         """How well the samples are answered: numbers, or one for each seed."""
         return score_in_parts(self.tally, self.recipe.task, params, samples)
+
+
+def tally_trained(recipe: Recipe, params: Any, *samples: Any) -> Tally:
+    return tally(recipe, recipe.merged(params), *samples)
 
 
 def take_steps(step: Callable[..., Any], state: State, batches: Batches, first: Any, last: Any) -> tuple[State, Any]:
@@ -154,7 +158,7 @@ def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tupl
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     weights = label_weights(batch, batches.weights[i])
     loss, dparams = loss_and_gradient(
-        recipe.model,
+        recipe.network,
         recipe.loss,
         params,
         augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift),

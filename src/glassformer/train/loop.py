@@ -19,6 +19,7 @@ from glassformer.errors import CheckpointError, TrainingError
 from glassformer.layers.contract import param_shapes
 from glassformer.train.engines import Engine, choose, settled
 from glassformer.train.jax_engine import JaxEngine, State
+from glassformer.train.limits import bytes_of
 from glassformer.train.nan_report import all_finite, explain, finite_runs
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
@@ -65,7 +66,7 @@ class Trainer:
         """From fresh weights, or from those of the run that a recipe names."""
         runs = zip(self.recipes, self.orders, strict=True)
         self.state = self.engine.start(
-            stacked([warm_start(recipe, order.init(recipe.model)) for recipe, order in runs])
+            stacked([warm_start(recipe, order.init(recipe.network)) for recipe, order in runs])
         )
 
     def run(self) -> None:
@@ -142,7 +143,7 @@ class Loop(Trainer):
         self.save(self.active)
 
     def resume(self) -> None:
-        init = self.recipes[0].model.init
+        init = self.recipes[0].network.init
         like = jax.eval_shape(
             lambda key: self.engine.start(stacked([init(key)] * len(self.folders))), jax.random.key(0)
         )
@@ -249,7 +250,7 @@ class Loop(Trainer):
             if self.progress[i].best_epoch == self.epoch:  # before the state: killed in between, the epoch is repeated
                 averaged = self.progress[i].best.keeps_average(by_loss=recipe.task.by_loss)
                 kept = self.one(self.state.ema if averaged else params, i)
-                self.folders[i].save_model(self.recipes[i], kept, self.data.classes, self.epoch)
+                self.folders[i].save_tuned(self.recipes[i], kept, self.data.classes, self.epoch)
         self.save(active)
         self.listener.epoch(mean)
         if self.listener.interrupted() and not self.done:
@@ -335,7 +336,10 @@ def goodness(row: Row, by_loss: bool) -> float | None:
 
 def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
     """The outcome of a run, as `--json` prints it. Scores are those of the weights that were kept."""
-    params, best = param_shapes(recipe.model), progress.best
+    params, best = param_shapes(recipe.network), progress.best
+    learns = recipe.learning.learns(params)
+    learning = sum(leaf.size for leaf, flag in zip(*map(jax.tree.leaves, (params, learns)), strict=True) if flag)
+    memory = jax.eval_shape(recipe.learning.transformation(engine.steps, recipe.training.epochs).init, params)
     averaged = best.keeps_average(by_loss=recipe.task.by_loss)
 
     def scores(weights: str, called: str = "") -> dict[str, float | None]:
@@ -350,6 +354,8 @@ def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine
         "best_epoch": progress.best_epoch,
         "train_seconds": sum(row.time for row in progress.rows),
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
+        "learning": learning,
+        "optimiser_bytes": bytes_of(memory),
         "task": recipe.task.name,
         "engine": engine.name,
         "seed": recipe.training.seed,

@@ -26,6 +26,7 @@ from glassformer.train.limits import weights_must_fit
 from glassformer.train.loop import split
 from glassformer.train.recipe import Recipe, Training
 from glassformer.train.settings import must_survive
+from glassformer.train.tune import Full, Tune
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
 ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS, ".tsv": TEXTS, ".jsonl": TEXTS}  # of files
@@ -118,7 +119,8 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
     model = recipe.task.fitted(recipe.model.for_data(data, recipe.task.name))
     recipe = dataclasses.replace(recipe, model=model)
     recipe.loss  # noqa: B018  it may refuse
-    recipe.optimiser.must_name(param_shapes(recipe.model))
+    recipe = dataclasses.replace(recipe, tune=resolved_tune(recipe))
+    recipe.learning.must_name(param_shapes(recipe.network))
     weights_must_fit(recipe.model)
     recipe = dataclasses.replace(recipe, training=with_batch_of(recipe, data))
     if recipe.training.batch < recipe.task.least:
@@ -128,6 +130,19 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
         )
     must_survive(recipe)
     return recipe
+
+
+def resolved_tune(recipe: Recipe) -> Tune:
+    """With the head among what learns, where it belongs to the task or is new."""
+    if recipe.tune == Full():
+        return recipe.tune
+    if not recipe.start:
+        raise SettingError(
+            f"tune: {registry.kind_of(type(recipe.tune))} came, and no run to start from: with fresh weights all "
+            "learns; name a run: --from RUN (in Python start=RUN)"
+        )
+    is_new = type(recipe_from(recipe.start).task) is not type(recipe.task)
+    return recipe.tune.with_head(recipe.model, own=is_new or recipe.output_axis != "symbols")
 
 
 def with_batch_of(recipe: Recipe, data: Dataset) -> Training:
