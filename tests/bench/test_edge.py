@@ -35,7 +35,7 @@ def test_a_run_on_a_board(iris: Path) -> None:
     for variant, row in found.items():
         assert row["ram"] == row["arena"] + row["stack"]
         assert 50 < row["stack"] < 600
-        assert (row["accuracy"] is None) == (variant in ("head", "bias", "full"))
+        assert (row["accuracy"] is None) == (variant in ("head", "bias", "lora", "full"))
     whole, int8 = found["float"], found["int8"]
     run = load(iris)
     images, labels = run.arrays(run.load_data().test)
@@ -44,6 +44,7 @@ def test_a_run_on_a_board(iris: Path) -> None:
     weights = 4 * 475
     assert weights + 1000 < whole["flash"] < weights + 4096
     assert int8["arena"] < whole["arena"] < found["head"]["arena"] < found["bias"]["arena"] < found["full"]["arena"]
+    assert found["head"]["arena"] < found["lora"]["arena"] < found["full"]["arena"]
     assert 1_432 < whole["instructions"] < 12_000  # of so many multiply-adds
     assert whole["instructions"] < found["head"]["instructions"] < found["full"]["instructions"] < 24_000
 
@@ -71,7 +72,7 @@ def test_an_error_on_the_board_is_one_here(iris: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--variant", "tiny"), "'tiny' came, expected one of float, int8, head, bias, full"),
+        (("--variant", "tiny"), "'tiny' came, expected one of float, int8, head, bias, lora, full"),
         (("-O", "7"), "'7' came, expected s, 2 or 3"),
     ],
 )

@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -35,10 +36,10 @@ def test_list_says_what_is_here_and_what_has_to_be_fetched(tmp_path: Path) -> No
     assert [row["here"] for row in answer["data"]] == [True, False, False, False]
     assert answer["data"][1]["folder"] == str(tmp_path / "cache/mnist")
     lines = texts.splitlines()
-    assert [line.split()[0] for line in lines] == ["text", "pydoc", "tiny-shakespeare", "dates", "places"]
+    assert [line.split()[0] for line in lines] == ["text", "pydoc", "tiny-shakespeare", "dates", "places", "names"]
     assert lines[1].endswith("comes with Python")
     assert lines[2].endswith("not here yet: `glassformer data get tiny-shakespeare` fetches 1 MB")
-    assert [row["here"] for row in answer["texts"]] == [True, False, True, True]
+    assert [row["here"] for row in answer["texts"]] == [True, False, True, True, True]
 
 
 def test_get_says_what_was_found(tmp_path: Path) -> None:
@@ -91,6 +92,21 @@ def test_sheet_writes_a_picture(tmp_path: Path) -> None:
     assert result.stdout == "wrote sheet.png\n"
 
 
+def test_a_sheet_shows_how_training_augments(tmp_path: Path) -> None:
+    """First the image itself, then draws: they move, and what is erased is black."""
+    changes = ("--set", "training.shift=0", "--set", "training.augment.rotate=20", "--set", "training.augment.erase=1")
+    sheet = ("data", "sheet", "mnist-mini", "--rows", "3", "--columns", "4")
+    assert glassformer(*sheet, "--augment", *changes, folder=tmp_path).stdout == "wrote sheet.png\n"
+    assert glassformer(*sheet, "--out", "plain.png", folder=tmp_path).returncode == 0
+    with Image.open(tmp_path / "sheet.png") as drawn, Image.open(tmp_path / "plain.png") as plain:
+        assert drawn.size == plain.size
+        ours, theirs = (np.asarray(picture)[4:60, -4 * 60 :, 0] for picture in (drawn, plain))
+    tiles = [ours[:, i * 60 : i * 60 + 56] for i in range(4)]
+    assert (tiles[0] == theirs[:, :56]).all()
+    assert len({tile.tobytes() for tile in tiles}) == 4
+    assert all(tile.sum() < 1.1 * tiles[0].sum() for tile in tiles)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -98,6 +114,13 @@ def test_sheet_writes_a_picture(tmp_path: Path) -> None:
         (("get", "./gone"), 1, "glassformer: ./gone: there is no such file or folder; expected a folder of IDX files"),
         (("sheet", "mnist-mini", "--out", "file/sheet.png"), 1, "glassformer: file/sheet.png: cannot be written: "),
         (("sheet", "mnist-mini", "--columns", "0"), 2, "Invalid value for '--columns'"),
+        (("sheet", "mnist-mini", "--set", "training.shift=1"), 2, "say --augment, too"),
+        (
+            ("sheet", "mnist-mini", "--augment", "--preset", "mlp"),
+            1,
+            "glassformer: mlp: it changes no image (training.",
+        ),
+        (("sheet", "file", "--augment"), 1, "glassformer: file: "),
         (("get",), 2, "Missing argument"),
         (("get", "pydco"), 1, "glassformer: no data set is called 'pydco' (did you mean 'pydoc'?); known: mnist-mini"),
         (("get", "file"), 1, "glassformer: file: 12 characters are too short to learn from; expected 100 or more"),

@@ -13,7 +13,7 @@ from glassformer.models import BERT, GPT, T5, BERTFor, RecurrentClassifier, Recu
 # Blocks that are here with masks and dropout too; and what takes as long as a whole model.
 PLAIN = ("pre-norm decoder block", "post-norm block", "biased pre-norm block", "post-norm block (linear, keep)")
 VITS = ("vit (class token, dropout)", "vit (blockwise, window, checkpoint)")
-LONG = (*VITS, "checkpoint (mask, dropout)", "checkpoint (blockwise, causal, keep)", *PLAIN)
+LONG = (*VITS, "bert for classes (lora)", "checkpoint (mask, dropout)", "checkpoint (blockwise, causal, keep)", *PLAIN)
 TEXT_MODELS = (BERT, BERTFor, GPT, T5, RecurrentClassifier, RecurrentLM)
 
 

@@ -243,12 +243,11 @@ def test_words_that_lead_to_no_text(name: str, error: type, message: str) -> Non
 def test_folders_and_arrays_are_no_texts(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"it is a folder; expected a text file in UTF-8"):
         load_texts(str(tmp_path))
-    for ending, holds in ((".npz", "arrays"), (".csv", "a table")):
-        path = tmp_path / f"data{ending}"
-        path.write_text("1,2\n" * 100)
-        with pytest.raises(DataError, match=f"it holds {holds}, not text"):
-            load_texts(str(path))
-        assert not is_text(str(path))
+    path = tmp_path / "data.npz"
+    path.write_text("1,2\n" * 100)
+    with pytest.raises(DataError, match=r"it holds arrays, not text"):
+        load_texts(str(path))
+    assert not is_text(str(path))
 
 
 def test_what_a_run_writes_down_means_the_same_from_any_folder(tmp_path: Path, monkeypatch) -> None:

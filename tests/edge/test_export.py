@@ -152,7 +152,15 @@ def test_covered_models(name: str, tmp_path: Path) -> None:
 @GCC
 @pytest.mark.parametrize(
     ("tune", "optimiser", "batch"),
-    [("full", "adamw", 3), ("full", "momentum", 2), ("head", "adamw", 1), ("bias", "adamw", 1), ("bias", "sgd", 1)],
+    [
+        ("full", "adamw", 3),
+        ("full", "momentum", 2),
+        ("head", "adamw", 1),
+        ("bias", "adamw", 1),
+        ("bias", "sgd", 1),
+        ("lora", "sgd", 1),
+        ("lora", "adamw", 2),
+    ],
 )
 def test_ways_of_learning(tune: Any, optimiser: str, batch: int, tmp_path: Path) -> None:
     smoothed = small_vit(tmp_path / "run", training=Training(label_smoothing=0.1))

@@ -1,5 +1,6 @@
 """Learning on a device: gradients beside JAX, optimisers beside optax, saved weights, and what is refused."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -30,18 +31,40 @@ from glassformer.edge.plan import layout_of
 from glassformer.edge.targets import Target, find
 from glassformer.edge.training import Tune, lesson_of
 from glassformer.errors import EngineError, SettingError
+from glassformer.layers.contract import param_shapes
 from glassformer.names import named_leaves, with_leaves
 from glassformer.train.optimiser import Optimiser
+from glassformer.train.tune import LowRank
 
 QUICKLY = {"xla_backend_optimization_level": 0}
 HOST, RATE, SMOOTHING = find("host"), 0.05, 0.1
-FULL, HEAD, BIAS = "full", "head", "bias"
+FULL, HEAD, BIAS, LORA = "full", "head", "bias", "lora"
+MANY = LowRank(rank=5, alpha=3.0, targets=("*.attn.w_?", "*.ff.w_*", "patch.w"))
 
 
-def source_of(model: Any, tune: Tune = "full", optimiser: str = "sgd", batch: int = 1) -> LearningSource:
+def source_of(
+    model: Any, tune: Tune = "full", optimiser: str = "sgd", batch: int = 1, lora: LowRank | None = None
+) -> LearningSource:
     chosen = Optimiser(optimiser, weight_decay=0.01 if optimiser == "adamw" else 0.0)
-    layout, lesson = layout_of(program_of(model)), lesson_of(model, tune)
-    return LearningSource("model", "a model", layout, weights_of(model), lesson, chosen, batch, SMOOTHING)
+    source = LearningSource.of("model", "a model", model, weights_of(model), tune, chosen, batch, SMOOTHING, lora)
+    thin = {name: array for name, array in source.weights.items() if name not in weights_of(model)}
+    draw = np.random.default_rng(2)  # random throughout, as the others: b is zero at the start
+    drawn = {name: draw.normal(0, 0.3, array.shape).astype(np.float32) for name, array in thin.items()}
+    return replace(source, weights=source.weights | drawn)
+
+
+def trained_in_jax(source: LearningSource, model: Any) -> tuple[Any, Any]:
+    """What is trained, and its params; those of the model itself have `base.` in front where it is tuned by lora."""
+    if source.lesson.lora is None:
+        return model, params_of(model)
+    network = source.lesson.lora.network(model)
+    shapes = param_shapes(network)
+    thin = {name: source.weights[name] for name in named_leaves(shapes) if not name.startswith("base.")}
+    return network, with_leaves(shapes, thin)._replace(base=params_of(model))
+
+
+def as_on_device(leaves: dict[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix("base."): leaf for name, leaf in leaves.items()}
 
 
 def learning(source: LearningSource, samples: np.ndarray, labels: np.ndarray) -> str:
@@ -94,8 +117,16 @@ def loss_of(model: Any, params: Any, x: Any, label: Any) -> Any:
     return -((1 - SMOOTHING) * log_p[label] + SMOOTHING * jnp.mean(log_p))
 
 
-QUICK = [("vit, class token", FULL), ("patch attention", HEAD), ("iris", BIAS), ("somebody's kernel", FULL)]
-CASES = [(name, tune) for name in MODELS for tune in (FULL, BIAS, HEAD) if (name, tune) != ("somebody's kernel", BIAS)]
+QUICK = [
+    ("vit, class token", FULL),
+    ("patch attention", HEAD),
+    ("iris", BIAS),
+    ("somebody's kernel", FULL),
+    ("vit", LORA),
+    ("iris", LORA),
+]
+REFUSED = [("somebody's kernel", BIAS), ("somebody's kernel", LORA), ("mlp", LORA)]  # the last two have no w_q
+CASES = [case for case in product(MODELS, (FULL, BIAS, HEAD, LORA)) if case not in REFUSED]
 
 
 @needs("host")
@@ -104,13 +135,14 @@ CASES = [(name, tune) for name in MODELS for tune in (FULL, BIAS, HEAD) if (name
 )
 def test_gradients_are_those_of_autodiff(name: str, tune: Tune, tmp_path: Path) -> None:
     model, count = MODELS[name], 2
-    source = source_of(model, tune, batch=count + 1)  # the gradient stays
+    source = source_of(model, tune, batch=count + 1, lora=MANY if name == "vit" else None)  # the gradient stays
     outcome = learned(source, model, tmp_path, count=count)
-    gradient = jax.jit(jax.value_and_grad(partial(loss_of, model)), compiler_options=QUICKLY)
+    network, params = trained_in_jax(source, model)
+    gradient = jax.jit(jax.value_and_grad(partial(loss_of, network)), compiler_options=QUICKLY)
     samples = zip(samples_of(model, count), labels_of(model, count), strict=True)
-    both = [gradient(params_of(model), x, label) for x, label in samples]
+    both = [gradient(params, x, label) for x, label in samples]
     np.testing.assert_allclose(outcome.values("loss", np.float32), [loss for loss, _ in both], rtol=1e-5)
-    summed = named_leaves(jax.tree.map(lambda *parts: sum(parts), *(gradient for _, gradient in both)))
+    summed = as_on_device(named_leaves(jax.tree.map(lambda *parts: sum(parts), *(gradient for _, gradient in both))))
     found = copy_of(outcome, source, "gradient")
     assert max(leaf_errors(found, {name: summed[name] for name in found}).values()) < 1e-5
 
@@ -141,6 +173,7 @@ def test_steps_are_those_of_optax(optimiser: str, batch: int, tmp_path: Path) ->
 
 def by_optax(source: LearningSource, model: Any, count: int) -> dict[str, np.ndarray]:
     one = source.optimiser
+    network, begin = trained_in_jax(source, model)
     transform = {
         "sgd": lambda: optax.sgd(RATE),
         "momentum": lambda: optax.sgd(RATE, one.momentum),
@@ -152,40 +185,60 @@ def by_optax(source: LearningSource, model: Any, count: int) -> dict[str, np.nda
     )
 
     def mean_loss(params: Any, samples: Any, labels: Any) -> Any:
-        return jnp.mean(jax.vmap(partial(loss_of, model, params))(samples, labels))
+        return jnp.mean(jax.vmap(partial(loss_of, network, params))(samples, labels))
 
     gradient = jax.jit(jax.grad(mean_loss), compiler_options=QUICKLY)
     with jax.enable_x64(True):  # Adam divides small gradients by themselves, and JAX's own rounding with them
-        params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params_of(model))
+        params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), begin)
         state = transform.init(params)
         for batch in zip(samples, labels, strict=True):
             changes, state = transform.update(gradient(params, *batch), state, params)
-            params = optax.apply_updates(params, changes)
-        return {name: np.asarray(leaf, np.float32) for name, leaf in named_leaves(params).items()}
+            new = named_leaves(optax.apply_updates(params, changes))
+            learns = [name for name in new if name.removeprefix("base.") in source.lesson.trained]
+            params = with_leaves(params, {name: new[name] for name in learns})
+        return as_on_device({name: np.asarray(leaf, np.float32) for name, leaf in named_leaves(params).items()})
 
 
 @needs("host")
 @pytest.mark.parametrize(
-    "name",
-    ["vit, class token", *(pytest.param(one, marks=pytest.mark.slow) for one in ("vit", "patch attention", "mlp"))],
+    ("name", "tune"),
+    [
+        ("vit, class token", FULL),
+        ("patch attention", LORA),
+        *(pytest.param(one, FULL, marks=pytest.mark.slow) for one in ("vit", "patch attention", "mlp")),
+    ],
 )
-def test_at_once_is_the_same_step(name: str, tmp_path: Path) -> None:
+def test_at_once_is_the_same_step(name: str, tune: Tune, tmp_path: Path) -> None:
     """Without a gradient: no weight is updated before backward has read it."""
     model = MODELS[name]
-    source = source_of(model)
+    source = source_of(model, tune)
     assert source.at_once
+    found = copy_of(learned(source, model, tmp_path, count=2), source, "weights")
     expected = by_optax(source, model, 2)
-    assert (
-        max(leaf_errors(copy_of(learned(source, model, tmp_path, count=2), source, "weights"), expected).values())
-        < 2e-6
-    )
+    assert max(leaf_errors(found, {name: expected[name] for name in found}).values()) < 2e-6
+
+
+@needs("host")
+def test_what_lora_learned_is_used_in_prediction(tmp_path: Path) -> None:
+    model = MODELS["vit, class token"]
+    source = source_of(model, LORA, "adamw", 2)
+    outcome = learned(source, model, tmp_path, count=4)
+    network, params = trained_in_jax(source, model)
+    now = {
+        name if name[:2] in ("a.", "b.") else f"base.{name}": one
+        for name, one in copy_of(outcome, source, "weights").items()
+    }
+    after = network.forward(with_leaves(params, now), samples_of(model, 4)[:1])[0][0]
+    np.testing.assert_allclose(outcome.values("logits", np.float32), after, atol=1e-5)
+    before = model.forward(params_of(model), samples_of(model, 4)[:1])[0][0]
+    assert np.abs(before - after).max() > 0.1
 
 
 @needs("host")
 @pytest.mark.parametrize("target", EMULATED)
 def test_the_same_bits_on_every_board(target: Target, tmp_path: Path) -> None:
     for name in ["iris"] if target.name == "m4" else ["iris", "vit, class token", "patch block, normed, residual"]:
-        for tune in (FULL,) if target.name == "m4" else (FULL, BIAS, HEAD):
+        for tune in (LORA,) if target.name == "m4" else (FULL, BIAS, HEAD, LORA):
             source = source_of(MODELS[name], tune, "adamw", 2)
             here, there = (learned(source, MODELS[name], tmp_path, one, 4) for one in (HOST, target))
             assert here.reports["state"] == there.reports["state"], name
@@ -212,6 +265,17 @@ def test_what_is_trained() -> None:
     assert list(lesson_of(model, "head").trained) == ["head.w", "head.b"]
     biases = {name for name in names if name.rpartition(".")[2][0] == "b"}
     assert set(lesson_of(model, "bias").trained) == biases | {"head.w"}
+    thin = {f"{part}.blocks.{i}.attn.{name}" for part in "ab" for i in range(2) for name in ("w_q", "w_v")}
+    lora = lesson_of(model, "lora")
+    assert set(lora.trained) == thin | {"head.w", "head.b"}
+    assert lora.trained["a.blocks.0.attn.w_q"] == (18, 4)
+    assert lora.parameters == 2 * 2 * 4 * (18 + 18) + 3 * 18 + 3
+
+
+def test_lora_on_a_device_as_the_run_was_tuned_and_refused() -> None:
+    assert lesson_of(MODELS["vit"], "lora", MANY).trained["b.patch.w"] == (5, 18)
+    with pytest.raises(SettingError, match=r"the target '\*\.w_q' matches no matrix.*layers\.0\.w"):
+        lesson_of(MODELS["mlp"], "lora")
 
 
 def test_the_head_alone_needs_no_memory_of_the_rest() -> None:
@@ -226,7 +290,7 @@ def test_the_head_alone_needs_no_memory_of_the_rest() -> None:
     "optimiser", ["adamw", *(pytest.param(one, marks=pytest.mark.slow) for one in ("sgd", "momentum"))]
 )
 def test_compilers_have_nothing_to_say(compiler: Target, optimiser: str, tmp_path: Path) -> None:
-    for tune in (FULL, BIAS, HEAD):
+    for tune in (FULL, BIAS, HEAD, LORA):
         compiled(compiler, [written(source_of(MODELS["vit"], tune, optimiser), tmp_path)], ("-O2", *STRICT))
 
 

@@ -50,7 +50,10 @@ def test_the_plan_on_the_page() -> None:
     """What does not depend on the compiler; another training of the same model takes as many bytes."""
     done = glassformer("export", load().path, "--to", "c", "--plan", "--json")
     assert done.returncode == 0, done.stderr
-    names = {"--int8": "int8", "--train head": "head", "--train bias": "bias", "--train full": "full", "float": "float"}
+    names = {f"--train {name}": name for name in ("head", "bias", "lora", "full")} | {
+        "--int8": "int8",
+        "float": "float",
+    }
     for one in json.loads(done.stdout)["variants"]:
         (title,) = (title for title, name in names.items() if name == one["variant"])
         weights = sum(one["weights"].values())

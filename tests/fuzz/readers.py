@@ -165,6 +165,13 @@ def hub(folder: Path) -> Any:
     return read_folder(folder)
 
 
+def adapter(folder: Path) -> Any:
+    from glassformer.hub.peft import read_adapter
+    from glassformer.train.run_folder import RunFolder
+
+    return read_adapter(folder, RunFolder(folder))
+
+
 def idx(folder: Path) -> Any:
     from glassformer.data.idx import read_idx
 
@@ -203,6 +210,14 @@ def text(folder: Path) -> Any:
     return load_text_file("text", folder / "text")
 
 
+def pairs(folder: Path) -> Any:
+    from glassformer.data.text_pairs import holds_pairs, load_text_pairs
+
+    (found,) = folder.iterdir()
+    holds_pairs(found)
+    return load_text_pairs("pairs", found)
+
+
 HUB = ("gpt2", "bert", "t5", "vit")
 READERS: dict[str, Reader] = {
     "recipe": Reader("run", "recipe.toml", recipe, TEXT, "recipes/*"),
@@ -232,6 +247,8 @@ READERS: dict[str, Reader] = {
     "hub-words": Reader("hub-words", "vocab.txt", hub, TEXT, share=1, needs="tokenizers"),
     "hub-words-config": Reader("hub-words", "tokenizer_config.json", hub, JSON, share=1, needs="tokenizers"),
     "hub-preparation": Reader("hub-vit", "preprocessor_config.json", hub, JSON, share=1),
+    "adapter-config": Reader("adapter", "adapter_config.json", adapter, JSON, share=1),
+    "adapter-model": Reader("adapter", "adapter_model.safetensors", adapter, TENSORS, share=1),
     "idx": Reader("data", "idx", idx, ANY, "idx/*"),
     "idx-gz": Reader("data", "idx", idx, (*ANY, in_gzip, in_gzip), "idx.gz/*"),
     "npz": Reader("data", "x.npz", npz, (*ANY, in_zip, in_zip, in_zip, in_zip), "npz/*"),
@@ -241,6 +258,9 @@ READERS: dict[str, Reader] = {
         "data", "picture", picture_for_a_model, (*ANY, in_png, in_png), "pictures/*", share=1
     ),
     "text": Reader("data", "text", text, TEXT, "texts/*", share=4),
+    "pairs": Reader("pairs-csv", "pairs.csv", pairs, TEXT, share=4),
+    "pairs-tsv": Reader("pairs-tsv", "pairs.tsv", pairs, TEXT, share=2),
+    "pairs-jsonl": Reader("pairs-jsonl", "pairs.jsonl", pairs, JSON, share=2),
 }
 READERS = {name: reader for name, reader in READERS.items() if not reader.needs or find_spec(reader.needs)}
 
@@ -260,12 +280,16 @@ def write_seeds(root: Path) -> None:
     write_run(root)
     write_study(root)
     write_hub(root)
+    write_adapter(root)
     write_data(root / "right", draw)
     write(
         root / "settings/settings",
         b"model.width=32\nmodel.depth=2\noptimiser.lr=1e-3\noptimiser.schedule.kind=cosine\n"
         b'training.epochs=7\ndata="x.npz"\nmodel.dropout=0.1\nvalidation.share=0.2',
     )
+    write(root / "pairs-csv/pairs.csv", 'prompt,answer\n"a, b",ü\nc,"d ""e"""\n'.encode())
+    write(root / "pairs-tsv/pairs.tsv", "a\tü\r\nb\tc\r\n".encode())
+    write(root / "pairs-jsonl/pairs.jsonl", b'{"prompt": "a", "answer": "b"}\n["c", "d"]\n')
     pixels = "AAECAwQFBgcICQoLDA0ODw=="
     for i, plain in enumerate(
         (
@@ -350,6 +374,27 @@ set = { "optimiser.lr" = 0.3 }
 [factors.batch]
 set = { "training.batch" = 5 }
 """
+
+
+def write_adapter(root: Path) -> None:
+    """In one folder with the run that it belongs to."""
+    from dataclasses import replace
+
+    import jax
+
+    from glassformer.hub.folder import read_folder
+    from glassformer.hub.peft import write_adapter
+    from glassformer.hub.run import write_adapted_run, write_run
+    from glassformer.train.run_folder import RunFolder
+    from glassformer.train.tune import LowRank
+
+    found, base = read_folder(root / "hub-vit"), RunFolder(root / "adapter")
+    write_run(base.path, found)
+    recipe = replace(base.recipe(), tune=LowRank(rank=2, also=("head.*",)), start=str(base.path))
+    params: Any = recipe.network.init(jax.random.key(0))
+    tuned = RunFolder(root / "tuned")
+    write_adapted_run(tuned.path, recipe, params._replace(base=found.params), found.classes, base)
+    write_adapter(base.path, tuned)
 
 
 def write_hub(root: Path) -> None:

@@ -17,7 +17,7 @@ from glassformer.errors import CheckpointError, EngineError, FileError
 from glassformer.hub import onnx_file
 from glassformer.hub.onnx_file import Given, feed, given_to, input_names, onnx_model, session, write_onnx
 from glassformer.hub.onnx_graph import Graph
-from glassformer.layers import positions
+from glassformer.layers import FirstToken, positions
 from glassformer.models import (
     BERT,
     GPT,
@@ -36,6 +36,7 @@ from glassformer.models import (
     TagHead,
     Text,
     TinyIris,
+    VectorHead,
     ViT,
 )
 from glassformer.models.patch_block import NormedResidual, WithResidual
@@ -105,6 +106,8 @@ MODELS: dict[str, Any] = {
     "bert, classes": BERTFor(READER, ClassHead(6, 3)),
     "bert, tags": BERTFor(READER, TagHead(6, 4)),
     "bert, spans": BERTFor(READER, SpanHead(6)),
+    "bert, vectors": BERTFor(READER, VectorHead()),
+    "bert, vectors of the first token": BERTFor(READER, VectorHead(FirstToken())),
     "bert, masked": BERTFor(READER, MaskedHead(6, 11)),
     "bert, masked, own table": BERTFor(
         dataclasses.replace(READER, activation=layers.GELUTanh()), MaskedHead(6, 11, tied=False)

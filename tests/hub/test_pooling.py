@@ -3,14 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
 from glassformer.errors import CheckpointError, GlassformerError, SettingError
 from glassformer.hub import pooling
 from glassformer.hub.folder import read_folder, write_folder
 from glassformer.hub.run import write_run
+from glassformer.models import BERTFor, VectorHead
+from glassformer.models.bert import TaskParams
 from glassformer.predict.run import load
-from glassformer.train.tasks import Embed
+from glassformer.train.tasks import Contrast, Embed
 
 from .builders import MODELS, build, write_json
 
@@ -46,6 +50,18 @@ def test_it_is_kept_with_the_run(tmp_path: Path) -> None:
         again = read_folder(out)
         assert (again.model, again.task) == (run.model, task)
     assert read_folder(folder, architecture="BertForMaskedLM").task is None
+
+
+def test_a_run_of_contrast_goes_out_as_an_encoder(tmp_path: Path) -> None:
+    """Its head has no tensors: the files say how to pool, and that vectors have a length of 1."""
+    found = read_folder(layout(build(tmp_path / "theirs", "masked")))
+    for by in ("mean", "first"):
+        model = BERTFor(found.model, VectorHead()).pooled(by)
+        task = Contrast(pooling=by, longest=7)  # pyright: ignore[reportArgumentType]
+        write_folder(tmp_path / by, model, TaskParams(bert=found.params, head=None), task=task)
+        again = read_folder(tmp_path / by)
+        assert (again.model, again.task) == (found.model, Embed(by, normalise=True, longest=7))  # pyright: ignore[reportArgumentType]
+        jax.tree.map(np.testing.assert_array_equal, again.params, found.params)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def test_what_is_suspected_of_patch_attention_with_plain_steps() -> None:
     [
         ("vit-nano", {}, {"one block more", "positions ±0.5", "rate x10"}, {"AdamW", "rate x30"}),
         ("vit-nano", {"model.dropout": 0.1, "training.shift": 2}, {"without dropout", "without shifts"}, set()),
+        ("vit-nano", {"training.augment.erase": 0.1}, {"without augmentation"}, {"without dropout"}),
         ("vit-nano", {"model.dropout": 0.0, "training.shift": 0}, set(), {"without dropout", "without shifts"}),
         ("mlp", {"training.label_smoothing": 0.1}, {"without label smoothing"}, {"twice as wide", "positions ±0.5"}),
         ("mlp", {"training.batch": 1}, {"twice the batch"}, {"half the batch"}),

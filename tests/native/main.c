@@ -67,7 +67,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < PARAMETERS; i++) params[i] = 0.2f * ((float)drawn() / 8388608.0f - 1.0f);
 #ifndef GF_FORWARD_ONLY
     int32_t *labels = room(COUNT * sizeof *labels), *order = room(COUNT * sizeof *order);
-    int32_t *shifts = room(COUNT * 2 * sizeof *shifts);
+    int32_t *shifts = room(COUNT * 2 * sizeof *shifts), *erased = room(COUNT * 4 * sizeof *erased);
+    float *affine = room(COUNT * 6 * sizeof *affine);
     float *m = room(PARAMETERS * sizeof *m), *v = room(PARAMETERS * sizeof *v);
     float *rates = room(STEPS * sizeof *rates), *losses = room(STEPS * sizeof *losses);
     for (int i = 0; i < COUNT; i++) {
@@ -75,6 +76,9 @@ int main(int argc, char **argv)
         order[i] = COUNT - 1 - i;
         shifts[2 * i] = i % 5 - 2;
         shifts[2 * i + 1] = i % 3 - 1;
+        for (int k = 0; k < 6; k++) affine[6 * i + k] = (float)drawn() / 8388608.0f - 1.0f; /* far outside, too */
+        affine[6 * i + 5] *= i % 2 ? 1e30f : 1.0f;
+        erased[4 * i + 2] = i % (ROWS + 1), erased[4 * i + 3] = COLUMNS;
     }
     for (int i = 0; i < STEPS; i++) rates[i] = 0.02f;
     int32_t *ends = room(3 * sizeof *ends); /* decayed, not, decayed */
@@ -86,7 +90,9 @@ int main(int argc, char **argv)
     good &= learn(&work);
     work.shifts = shifts;
     good &= learn(&work);
-    free(labels), free(order), free(shifts), free(m), free(v), free(rates), free(ends), free(losses), free(work.space);
+    work.affine = affine, work.erased = erased;
+    good &= learn(&work);
+    free(labels), free(order), free(shifts), free(erased), free(affine), free(m), free(v), free(rates), free(ends), free(losses), free(work.space);
 #endif
     gf_predict(logits, params, images, space, COUNT);
     good &= all_finite(logits, COUNT * CLASSES);

@@ -25,11 +25,13 @@ from glassformer.names import named_leaves
 from glassformer.native.engine import Job, NativeEngine, must_mirror, samples_at_once
 from glassformer.native.lower import plan_for
 from glassformer.native.write import source_of
+from glassformer.train.augment import Augment
 from glassformer.train.jax_engine import JaxEngine, loss_of_step
 from glassformer.train.optimiser import Optimiser, Schedule
 from glassformer.train.recipe import Engine, Recipe, Training
 from glassformer.train.tasks import NextToken
 
+ALL = Augment(rotate=30, scale=0.2, shear=0.2, erase=0.5)
 COUNT, BATCH = 23, 10  # the last batch has three samples
 QUICKLY = {"xla_backend_optimization_level": 0}  # for the referee: most of the time goes into compiling it
 
@@ -194,6 +196,18 @@ def test_label_smoothing_and_shifts(name: str) -> None:
     assert gradient_of(recipe_for(MODELS[name], label_smoothing=0.1), 1)[0] != loss
 
 
+@pytest.mark.parametrize("name", ["patch attention, odd widths", "mlp, two hidden layers"])
+def test_augmentation(name: str) -> None:
+    """By the same draws, in every epoch by others; grey and colours, more columns than rows."""
+    recipe = recipe_for(MODELS[name], augment=ALL, shift=2, seed=5)
+    (loss, gradient), (true_loss, truth) = gradient_of(recipe, 1, epoch=2), true_gradient(recipe, 1, epoch=2)
+    assert loss == pytest.approx(true_loss, rel=1e-5)
+    assert error(gradient, truth) <= 1e-4  # a byte may be rounded the other way
+    assert gradient_of(recipe, 1, epoch=1)[0] != loss
+    unerased = replace(recipe, training=replace(recipe.training, augment=replace(ALL, erase=0)))
+    assert gradient_of(unerased, 1, epoch=2)[0] != loss
+
+
 def test_a_smoothed_loss_may_be_named_itself() -> None:
     by_share = gradient_of(recipe_for(MODELS["mlp"], label_smoothing=0.2), 0)
     by_name = gradient_of(recipe_for(MODELS["mlp"], loss=LabelSmoothing(0.2)), 0)
@@ -231,14 +245,16 @@ def test_batches_of_any_size(name: str, count: int, batch: int) -> None:
     assert error(gradient, truth) <= 1e-5
 
 
-@pytest.mark.parametrize("clip", [0.0, 0.5])
+@pytest.mark.parametrize(("clip", "augment"), [(0.0, ALL), (0.5, Augment())])
 @pytest.mark.parametrize("name", ["vit, odd widths", "mlp, large weights"])
-def test_any_number_of_threads_gives_the_same_bits_and_a_run_may_be_cut_anywhere(name: str, clip: float) -> None:
+def test_any_number_of_threads_gives_the_same_bits_and_a_run_may_be_cut_anywhere(
+    name: str, clip: float, augment: Augment
+) -> None:
     """The last step of an epoch has three samples: some shards have none."""
     optimiser = Optimiser(name="adamw", lr=0.01, weight_decay=0.1, clip=clip)
     found = []
     for threads, cuts in ((1, (0, 9)), (1, (0, 4, 9)), (2, (0, 9)), (3, (0, 9)), (5, (0, 2, 9))):
-        recipe = replace(recipe_for(MODELS[name], threads), optimiser=optimiser)
+        recipe = replace(recipe_for(MODELS[name], threads, augment=augment), optimiser=optimiser)
         engine = native(recipe, 83)
         batches, state, losses = engine.batches(order(83), 1), engine.start(params_for(recipe.model)), []
         for first, last in pairwise(cuts):

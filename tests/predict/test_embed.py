@@ -116,10 +116,25 @@ def test_what_is_refused(encoder: Run, tmp_path: Path) -> None:
         load().embed(np.zeros((1, 28, 28), np.uint8), pooling="first")
     with pytest.raises(DataError, match=r"T5 has no vector to embed by: it reads a pair of texts"):
         untrained(tmp_path / "t5", "t5").embed(["<up> one"])
-    plain = MLP(Images((4, 3, 1), classes=5), hidden=(7,))
-    run = replace(load(), recipe=replace(load().recipe, model=plain), params=plain.init(jax.random.key(0)))
-    with pytest.raises(DataError, match="MLP has no vector to embed by: no part of it is called head"):
+    run = of_mlp(Headless(Images((4, 3, 1), classes=5), hidden=(7,)))
+    with pytest.raises(DataError, match="Headless has no vector to embed by: no part of it is called head"):
         run.embed(np.zeros((1, 4, 3), np.uint8))
+
+
+class Headless(MLP):
+    @property
+    def task_parts(self) -> tuple[str, ...]:
+        return ("head",)  # and none of its parts is called so
+
+
+def of_mlp(model: MLP) -> Run:
+    return replace(load(), recipe=replace(load().recipe, model=model), params=model.init(jax.random.key(0)))
+
+
+def test_an_mlp_gives_what_goes_into_its_last_layer() -> None:
+    run, x = of_mlp(MLP(Images((4, 3, 1), classes=5), hidden=(7,))), np.full((2, 4, 3), 99, np.uint8)
+    last = run.params.layers[1]
+    np.testing.assert_allclose(run.embed(x) @ last.w + last.b, run.logits(x), rtol=1e-5)
 
 
 def test_it_gives_no_answers(encoder: Run) -> None:

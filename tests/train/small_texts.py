@@ -17,12 +17,12 @@ from glassformer.models import BERT, GPT, T5, RecurrentClassifier, RecurrentLM, 
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Engine, Recipe, Training, Validation
 from glassformer.train.resolve import encoded, resolved
-from glassformer.train.tasks import Classify, Masked, NextToken, Span, Tag, Translate
+from glassformer.train.tasks import Answering, Classify, Contrast, Masked, NextToken, Span, Tag, Translate
 
 WORDS = {1: "one", 2: "two", 4: "four", 5: "five", 6: "six"}
 CONTEXT = 13  # <start> <up> four five <end>, in characters
 TRAIN = 40  # of 50
-KINDS = ("gpt", "lstm", "masked", "classify", "tag", "span", "t5", "reader", "iris")
+KINDS = ("gpt", "lstm", "masked", "classify", "tag", "span", "t5", "reader", "answer", "iris")
 OF_TEXTS = KINDS[:-1]
 
 
@@ -66,6 +66,8 @@ def small_text_recipe(
         "span": {"model": bert, "task": Span(part="tens")},
         "t5": {"model": T5(text, **sizes, head_width=8, buckets=8, reach=16), "task": Translate()},
         "reader": {"model": RecurrentClassifier(text, width=16, hidden=16, depth=1, cell="gru"), "task": Classify()},
+        "answer": {"model": GPT(Text(context=CONTEXT + 3), **sizes, dropout=dropout), "task": Answering()},
+        "contrast": {"model": replace(bert, dropout=dropout), "task": Contrast(temperature=0.2)},
         "iris": {"model": TinyIris(), "data": "iris"},
     }
     return Recipe(

@@ -16,7 +16,8 @@ from glassformer.errors import FileError, TrainingError
 from glassformer.names import named_leaves
 from glassformer.predict.run import load
 from glassformer.train import fit, jax_engine, loss_and_gradient
-from glassformer.train.jax_engine import JaxEngine, shifted
+from glassformer.train.augment import shifted
+from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.loop import InterruptedRunError, Listener, split, with_seed
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Engine, Recipe

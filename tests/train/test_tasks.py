@@ -23,14 +23,14 @@ from glassformer.train import score as scoring
 from glassformer.train.jax_engine import JaxEngine, keys_of_step, loss_of_step
 from glassformer.train.resolve import encoded, resolved
 from glassformer.train.score import score_in_parts, tally
-from glassformer.train.tasks import Batch, Classify, Masked, NextToken, Span, Tag, Task, Translate
+from glassformer.train.tasks import Answering, Batch, Classify, Masked, NextToken, Span, Tag, Task, Translate
 from glassformer.train.tasks.masked import Rows
 from glassformer.train.tasks.next_token import Stream
 
 from .small_texts import KINDS, OF_TEXTS, ready, small_text_recipe, small_texts
 
 PAD, START, END, MASK = 0, 2, 3, 4  # and a to f are 5 to 10
-ALL: list[Task] = [Classify(), NextToken(), Masked(), Tag(), Span(), Translate()]
+ALL: list[Task] = [Classify(), NextToken(), Masked(), Tag(), Span(), Translate(), Answering("")]
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +313,7 @@ ROLES = {
     Tag: ("pad", "start", "end"),
     Span: ("pad", "start", "end"),
     Translate: ("pad", "end"),
+    Answering: ("end",),
 }
 
 
@@ -477,7 +478,7 @@ def test_scores_are_those_of_numpy(kind: str, at_once: int, monkeypatch: pytest.
     right[~counts] = False
     np.put_along_axis(logits, np.asarray(batch.labels)[..., None], np.where(right, 9, -9)[..., None], axis=-1)
 
-    if kind in ("span", "t5"):
+    if kind in ("span", "t5", "answer"):
         answers = np.array([row[real].all() for row, real in zip(right, counts, strict=True)])
     else:
         answers = right[counts]

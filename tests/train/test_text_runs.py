@@ -346,11 +346,15 @@ def test_a_start_of_another_model(first: Callable[[str], Path], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("model", "task", "does"),
     [
-        (GPT(), Masked(), "masked came, and GPT does next-token; say --task next-token, or choose another model"),
+        (
+            GPT(),
+            Masked(),
+            "masked came, and GPT does next-token, answer; say --task next-token, or choose another model",
+        ),
         (RecurrentLM(), Classify(), "classify came, and RecurrentLM does next-token"),
         (RecurrentClassifier(), NextToken(), "next-token came, and RecurrentClassifier does classify"),
         (T5(), Span(), "span came, and T5 does translate"),
-        (BERT(), Translate(), "translate came, and BERT does masked, classify, tag, span; say --task masked"),
+        (BERT(), Translate(), "translate came, and BERT does masked, classify, tag, span, contrast; say --task masked"),
         (BERTFor(BERT(), SpanHead(768)), NextToken(), "next-token came, and BERTFor does span, masked, classify, tag"),
         (ViT(), Tag(), "tag came, and ViT does classify, regress; say --task classify"),
         (TinyIris(), Masked(), "masked came, and TinyIris does classify"),

@@ -13,12 +13,12 @@ import numpy as np
 
 from glassformer.edge.comparison import compare
 from glassformer.edge.emulator import run as emulate
-from glassformer.edge.export import covered, optimiser_for, smoothing_of
+from glassformer.edge.export import covered, lora_of, optimiser_for, smoothing_of
 from glassformer.edge.learning import LearningSource
 from glassformer.edge.objects import compiled, sizes
 from glassformer.edge.quantise import QuantisedModel, quantise_run
 from glassformer.edge.targets import TARGETS, Target, find, missing
-from glassformer.edge.training import Tune, lesson_of
+from glassformer.edge.training import Tune
 from glassformer.edge.write import Source
 from glassformer.errors import EngineError, SettingError
 from glassformer.names import named_leaves
@@ -26,7 +26,7 @@ from glassformer.native.write import number
 from glassformer.predict.run import Run
 
 BOARDS = tuple(name for name, target in TARGETS.items() if target.qemu)
-VARIANTS = ("float", "int8", "head", "bias", "full")  # the last three learn
+VARIANTS = ("float", "int8", "head", "bias", "lora", "full")  # the last four learn
 SLOW = 120.0  # seconds: float arithmetic without an FPU
 
 
@@ -94,8 +94,8 @@ def source_of(run: Run, variant: str, quantised: QuantisedModel | None = None) -
     if quantised is not None:
         return Source("model", variant, quantised.layout(), quantised.weights)
     tune: Tune = variant  # pyright: ignore[reportAssignmentType]
-    lesson = lesson_of(run.model, tune)
-    return LearningSource("model", variant, layout, weights, lesson, optimiser_for(run), 1, smoothing_of(run))
+    settings = (optimiser_for(run), 1, smoothing_of(run), lora_of(run))
+    return LearningSource.of("model", variant, run.model, weights, tune, *settings)
 
 
 def program(source: Source, x: np.ndarray, label: int) -> str:

@@ -2,7 +2,7 @@
 
 Ours are the engines as `glassformer train` runs them: the native one on one core and on all, where it has the model,
 and jax. They make each batch within the step: out of bytes, which they gather, scale and cut into patches, or out of a
-stream of tokens, from which they draw windows. PyTorch is given all batches ready. Only random shifts, clipping and
+stream of tokens, from which they draw windows. PyTorch is given all batches ready. Only augmentation, clipping and
 the schedule of the learning rate are left out of the recipe, for all.
 """
 
@@ -26,6 +26,7 @@ from glassformer.models import Network
 from glassformer.names import nearest
 from glassformer.native.engine import NativeEngine
 from glassformer.shapes import Static
+from glassformer.train.augment import Augment
 from glassformer.train.engines import Engine
 from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.optimiser import Schedule
@@ -152,14 +153,14 @@ def check_names(command: str, names: list[str], known: tuple[str, ...] = PRESETS
 
 
 def comparable(recipe: Recipe) -> Recipe:
-    """The recipe without what PyTorch's side leaves out: random shifts, clipping, a learning rate that changes.
+    """The recipe without what PyTorch's side leaves out: augmentation, clipping, a learning rate that changes.
 
     An epoch is all samples there are, and a model of texts has the vocabulary that its data would give it.
     """
     return dataclasses.replace(
         recipe,
         model=with_vocabulary(recipe.model),
-        training=dataclasses.replace(recipe.training, shift=0, samples=0),
+        training=dataclasses.replace(recipe.training, shift=0, augment=Augment(), samples=0),
         optimiser=dataclasses.replace(recipe.optimiser, clip=0.0, schedule=Schedule()),
     )
 

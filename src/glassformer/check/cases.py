@@ -25,7 +25,9 @@ from glassformer.layers import (
     LayerNorm,
     Linear,
     LinearAttention,
+    LoRA,
     Mask,
+    MaskedMeanPool,
     MeanPool,
     MultiHeadAttention,
     Patches,
@@ -47,9 +49,10 @@ from glassformer.layers import (
     StandardiseColumns,
     Tanh,
     TiedHead,
+    UnitNorm,
 )
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
-from glassformer.losses import CrossEntropy, LabelSmoothing, MeanSquaredError
+from glassformer.losses import CrossEntropy, InfoNCE, LabelSmoothing, MeanSquaredError
 from glassformer.models import (
     BERT,
     GPT,
@@ -68,6 +71,7 @@ from glassformer.models import (
     TagHead,
     Text,
     TinyIris,
+    VectorHead,
     ViT,
 )
 from glassformer.models.patch_block import Normed, NormedResidual, WithResidual
@@ -150,6 +154,9 @@ LAYERS = [
     ),
     Case("mean pool", MeanPool()),
     Case("first token", FirstToken()),
+    Case("masked mean pool", MaskedMeanPool()),
+    Case("masked mean pool (keep)", MaskedMeanPool(), given=("keep",)),
+    Case("unit norm", UnitNorm()),
     Case("residual", Residual(PreNorm(LayerNorm(5), Linear(5, 5))), shape=(2, 3, 5)),
     Case("pre-norm", PreNorm(LayerNorm(5), Linear(5, 3)), shape=(2, 7, 5)),
     Case("pre-norm (mask)", PreNorm(RMSNorm(6), HEADS), shape=(2, 5, 6), given=("mask",)),
@@ -230,6 +237,12 @@ LAYERS = [
         mask=Mask(),
         given=("keep",),
     ),
+    Case("lora", LoRA(Linear(5, 3), rank=2, targets=("w",)), shape=(2, 7, 5)),
+    Case(
+        "lora (mask, dropout)",
+        LoRA(PreNormBlock(NORM, HEADS, FEED, Dropout(0.2)), rank=4, alpha=3.0, targets=("attn.w_[qo]", "ff.*")),
+        given=("mask", "key"),
+    ),
 ]
 
 LOSSES = [
@@ -237,6 +250,8 @@ LOSSES = [
     Case("cross-entropy (weights)", CrossEntropy(), given=("weights",)),
     Case("label smoothing", LabelSmoothing(0.2)),
     Case("label smoothing (weights)", LabelSmoothing(0.2), given=("weights",)),
+    Case("info-nce", InfoNCE(0.5), shape=(6, 5)),
+    Case("info-nce (weights)", InfoNCE(0.5), shape=(10, 3), given=("weights",)),
     Case("mean squared error", MeanSquaredError()),
     Case("mean squared error (weights)", MeanSquaredError(), given=("weights",)),
 ]
@@ -328,7 +343,11 @@ MODELS = [
     Case("span head", SpanHead(6)),
     Case("masked head", MaskedHead(6, vocabulary=11), given=("emb",)),
     Case("masked head (own table)", MaskedHead(6, vocabulary=11, tied=False)),
+    Case("vector head", VectorHead(), given=("keep",)),
+    Case("vector head (first token)", VectorHead(FirstToken())),
+    Case("bert for vectors", BERTFor(READER, VectorHead()), given=("segments", "keep")),
     Case("bert for classes", BERTFor(READER, ClassHead(6, classes=5)), given=("segments", "keep")),
+    Case("bert for classes (lora)", LoRA(BERTFor(READER, ClassHead(6, classes=5))), given=("segments", "keep")),
     Case("bert for spans", BERTFor(READER, SpanHead(6)), given=("segments", "keep")),
     Case("bert for masked tokens", BERTFor(READER, MaskedHead(6, vocabulary=11)), given=("keep",)),
     Case("t5", replace(WRITER, depth=2, decoder_depth=None)),

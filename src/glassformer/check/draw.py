@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.errors import ContractError
-from glassformer.layers.contract import Layer, keywords
+from glassformer.layers.contract import Layer, described, keywords
 from glassformer.layers.masks import Mask
 from glassformer.shapes import Array, Bool, Key
 
@@ -50,9 +50,9 @@ class Case:
         rng = np.random.default_rng(seed)
         params = jax.eval_shape(self.layer.init, jax.random.key(0))
         params = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape, scale=0.5)), params)
-        hints = typing.get_type_hints(self.layer.forward)
+        hints = typing.get_type_hints(described(self.layer).forward)
         sizes = sizes_of_settings(self.layer)
-        bind(hints.get("params"), params, sizes)
+        bind(typing.get_type_hints(self.layer.forward).get("params"), params, sizes)
         if self.square:
             sizes |= dict.fromkeys("TS", size_of("T", sizes))
         x = self.draw_x(rng, hints.get("x"), sizes)

@@ -104,10 +104,10 @@ def rolled_up(model: Any, maps: dict[str, Any], gradient: bool) -> Any:
 
 def parse_place(query: str | None, shown: "Sequence[TokenMap]", run: "Run") -> "Place":
     """Without a word: of a model that writes on, its last token, which does it; of others the mean."""
-    from glassformer.train.tasks import NextToken
+    from glassformer.train.tasks import Answering, NextToken
 
     if query is None:
-        return "last" if isinstance(run.recipe.task, NextToken) else "mean"
+        return "last" if isinstance(run.recipe.task, NextToken | Answering) else "mean"
     if query == "mean" or query == "last":
         return query
     if query == "class":
@@ -120,9 +120,10 @@ def parse_place(query: str | None, shown: "Sequence[TokenMap]", run: "Run") -> "
 
 
 def verb(run: "Run") -> str:
-    from glassformer.train.tasks import Masked, NextToken, Translate
+    from glassformer.train.tasks import Answering, Masked, NextToken, Translate
 
-    return {NextToken: "expects", Masked: "fills in", Translate: "writes"}.get(type(run.recipe.task), "says")
+    verbs = {NextToken: "expects", Answering: "expects", Masked: "fills in", Translate: "writes"}
+    return verbs.get(type(run.recipe.task), "says")
 
 
 def sure(probability: float | None) -> str:

@@ -11,7 +11,7 @@ def edge(
     runs: Annotated[list[Path] | None, typer.Argument(help="run folders (default: the model that comes along)")] = None,
     target: Annotated[list[str] | None, typer.Option(help="m3, m4, m7, m55, rv32 (default: all that run here)")] = None,
     variant: Annotated[
-        list[str] | None, typer.Option(help="float, int8; head, bias, full: a step of training (default: all)")
+        list[str] | None, typer.Option(help="float, int8; head, bias, lora, full: a step of training (default: all)")
     ] = None,
     level: Annotated[str, typer.Option("-O", help="the compiler's optimisation: s, 2 or 3")] = "3",
     data: Annotated[str, typer.Option("--data", "-d", help="data set for accuracy and calibration")] = "",
@@ -53,6 +53,6 @@ def edge(
     ]
     lines = text_table(head, rows, left=3)
     lines.append(
-        f"emulated by QEMU, gcc -O{level} -ffp-contract=fast; bytes; of head, bias, full: one step of training"
+        f"emulated by QEMU, gcc -O{level} -ffp-contract=fast; bytes; of head, bias, lora, full: one step of training"
     )
     report({"results": [asdict(r) | {"ram": r.ram} for r in results]}, "\n".join(lines), as_json=json)

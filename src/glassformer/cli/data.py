@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from glassformer.data import Dataset
+    from PIL.Image import Image
+
+    from glassformer.data import Dataset, Samples
     from glassformer.data.texts import Example, Texts
 
 data = typer.Typer(
@@ -136,11 +138,19 @@ def sheet(
     columns: Annotated[int, typer.Option(min=1, max=100, help="images of each class")] = 10,
     rows: Annotated[int, typer.Option(min=1, max=100, help="classes, at most")] = 10,
     test: Annotated[bool, typer.Option("--test", help="show test images, not training images")] = False,
+    augment: Annotated[
+        bool, typer.Option("--augment", help="of each class one image, and behind it as training augments it")
+    ] = False,
+    preset: Annotated[str, typer.Option(help="with --augment: the preset that trains (default: vit-tiny)")] = "",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="with --augment: any setting, training.augment.rotate=12")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Draw a contact sheet: one row of images per class.
 
-    Example: `glassformer data sheet mnist-mini --out sheet.png`
+    Example: `glassformer data sheet mnist-mini --out sheet.png`,
+    `glassformer data sheet mnist-mini --augment --set training.augment.rotate=12 --set training.augment.erase=0.5`
     """
     import io
 
@@ -149,12 +159,49 @@ def sheet(
     from glassformer.data.contact_sheet import contact_sheet
     from glassformer.files import write_whole
 
+    if not augment and (preset or set_):
+        raise typer.BadParameter("say --augment, too: it shows what training does to images", param_hint="--set")
     found = load(name)
-    picture = contact_sheet(found.test if test else found.train, found.classes, columns, rows)
+    samples = found.test if test else found.train
+    if augment:
+        picture = augmented_sheet(samples, found.classes[:rows], columns, preset or "vit-tiny", set_ or [])
+    else:
+        picture = contact_sheet(samples, found.classes, columns, rows)
     png = io.BytesIO()
     picture.save(png, "PNG")
     write_whole(out, png.getvalue())
     report({"out": str(out), "width": picture.width, "height": picture.height}, f"wrote {out}", as_json=json)
+
+
+def augmented_sheet(
+    samples: "Samples", classes: tuple[str, ...], columns: int, preset: str, changes: list[str]
+) -> "Image":
+    """The first image of each class, and draws of its augmentation: those of as many epochs."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from glassformer.data.contact_sheet import sheet_of, some_of
+    from glassformer.errors import SettingError
+    from glassformer.train import presets
+    from glassformer.train.augment import Augment, augmented
+    from glassformer.train.jax_engine import key_of
+    from glassformer.train.settings import with_changes
+
+    training = with_changes(presets.preset(preset), changes).training
+    if training.augment == Augment() and not training.shift:
+        raise SettingError(
+            f"{preset}: it changes no image (training.augment and training.shift are 0); say how: "
+            "--set training.augment.rotate=12"
+        )
+    firsts = [some_of(samples, label, 1) for label in range(len(classes))]
+    images = jnp.asarray(np.concatenate(firsts))
+    draw = jax.jit(lambda key: augmented(key, images, training.augment, training.shift))
+    drawn = [draw(key_of(training.seed, epoch)) for epoch in range(1, columns)]
+    shown = iter(np.stack([images, *drawn], axis=1))  # a row for each class that has images
+    return sheet_of(
+        {name: next(shown) if len(own) else own for name, own in zip(classes, firsts, strict=True)}, columns
+    )
 
 
 def about(name: str) -> dict[str, Any]:

@@ -78,6 +78,8 @@ def counted(run: "Run", data: "Dataset") -> tuple[int, str]:
         return count, given.reads.partition(" ")[0]
     if isinstance(run.recipe.task, NextToken):
         return count, f"windows of {given.context} symbols"
+    if run.recipe.task.together:
+        return count, "pairs"
     return count, "pieces" if isinstance(run.recipe.task, Masked) else "texts"
 
 
@@ -95,6 +97,8 @@ def scores_of(run: "Run", data: "Dataset") -> dict[str, Any]:
 
     task, score = run.recipe.task, run.score(data)
     more = {"exact_match": score.accuracy} if task.whole else {}
+    if task.together:
+        more["recall@1"] = score.accuracy
     if isinstance(task, NextToken):
         more["perplexity"] = exp(score.loss)
     return {"accuracy": score.accuracy, "loss": score.loss, **more}
@@ -103,7 +107,7 @@ def scores_of(run: "Run", data: "Dataset") -> dict[str, Any]:
 def score_text(scores: dict[str, Any]) -> str:
     if scores["accuracy"] is None:  # of numbers: nothing is right or wrong, and the loss has no unit
         return f"loss {scores['loss']:.6g}"
-    words = "exact match" if "exact_match" in scores else "accuracy"
+    words = next((name.replace("_", " ") for name in ("exact_match", "recall@1") if name in scores), "accuracy")
     unlikely = f" (perplexity {scores['perplexity']:.2f})" if "perplexity" in scores else ""
     return f"{words} {percent(scores['accuracy'])}   loss {scores['loss']:.4f} nats{unlikely}"
 

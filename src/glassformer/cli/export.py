@@ -19,15 +19,18 @@ Answer = tuple[dict[str, Any], str]  # what --json has besides out, run and to; 
 def export(
     run: Annotated[Path, typer.Argument(help="folder written by `glassformer train` or `import`")],
     out: Annotated[
-        Path | None, typer.Argument(help="what to write: a folder (hf, c), a file (onnx); nothing with --plan")
+        Path | None, typer.Argument(help="what to write: a folder (hf, peft, c), a file (onnx); nothing with --plan")
     ] = None,
     to: Annotated[
-        Literal["hf", "onnx", "c"],
-        typer.Option(help="hf: a Hugging Face folder, as transformers loads it; onnx: one file; c: C99 for a device"),
+        Literal["hf", "peft", "onnx", "c"],
+        typer.Option(
+            help="hf: a Hugging Face folder, as transformers loads it; peft: the adapter alone, after --tune lora; "
+            "onnx: one file; c: C99 for a device"
+        ),
     ] = "hf",
     name: Annotated[str | None, typer.Option(help="c: prefix of all names in C; by default the run's own")] = None,
     train: Annotated[
-        Literal["full", "head", "bias"] | None, typer.Option(help="c: also learn on the device, these weights")
+        Literal["full", "head", "bias", "lora"] | None, typer.Option(help="c: also learn on the device, these weights")
     ] = None,
     optimiser: Annotated[
         Literal["sgd", "momentum", "adamw"] | None, typer.Option(help="c, with --train: by default sgd")
@@ -95,6 +98,20 @@ def to_hf(run: "Run", out: Path) -> Answer:
     return {"architecture": architecture, "files": files}, text
 
 
+def to_peft(run: "Run", out: Path) -> Answer:
+    from glassformer.hub.peft import write_adapter
+    from glassformer.train.run_folder import RunFolder
+
+    config = write_adapter(out, RunFolder(run.path))
+    files = sorted(file.name for file in out.iterdir())
+    modules = config["target_modules"]
+    text = (
+        f"{', '.join(files)}\nwrote {out}: rank {config['r']}, {len(modules)} modules; "
+        f'peft.PeftModel.from_pretrained(model, "{out}")'
+    )
+    return {"files": files, "target_modules": modules, "modules_to_save": config["modules_to_save"]}, text
+
+
 def to_onnx(run: "Run", out: Path) -> Answer:
     from glassformer.hub.onnx_file import OPSET, onnxruntime_version, write_onnx
 
@@ -109,4 +126,4 @@ def to_onnx(run: "Run", out: Path) -> Answer:
     return {"opset": OPSET, "onnxruntime": version, **vars(file)}, "\n".join(lines)
 
 
-TARGETS: dict[str, Callable[..., Answer]] = {"hf": to_hf, "onnx": to_onnx, "c": to_c}
+TARGETS: dict[str, Callable[..., Answer]] = {"hf": to_hf, "peft": to_peft, "onnx": to_onnx, "c": to_c}

@@ -37,7 +37,7 @@ def to_c(
     if plan or out is None:
         return planned(budget, name=name, train=train, int8=int8, data=data)
     if train is None and (optimiser or batch is not None):
-        raise SettingError("export: --optimiser and --batch belong to --train; add --train head, bias or full")
+        raise SettingError("export: --optimiser and --batch belong to --train; add --train head, bias, lora or full")
     if not int8 and (keep_float or data):
         raise SettingError("export: --keep-float and --data belong to --int8; add it")
     quantised = quantise_run(run, data, keep_float) if int8 else None

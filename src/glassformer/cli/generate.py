@@ -35,7 +35,9 @@ def generate(
     top_k: Annotated[int | None, typer.Option(help="draw from the so many likeliest tokens only")] = None,
     top_p: Annotated[float | None, typer.Option(help="draw from the likeliest tokens, up to this share")] = None,
     repetition_penalty: Annotated[float, typer.Option(help="above 1: what was written is less likely again")] = 1.0,
-    greedy: Annotated[bool, typer.Option("--greedy", help="always take the likeliest token (T5: the default)")] = False,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="always take the likeliest token (of answers: the default)")
+    ] = False,
     beams: Annotated[int | None, typer.Option(help="T5: search for the likeliest answer, with so many beams")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="end before this text; several are allowed")] = None,
     seed: Annotated[int, typer.Option(help="another one, another text")] = 0,
@@ -45,7 +47,7 @@ def generate(
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
-    """Let a trained GPT or recurrent model go on from a prompt, or a T5 answer one.
+    """Let a trained GPT or recurrent model go on from a prompt, or answer one, as a T5 does.
 
     Example: `glassformer generate runs/gpt-nano-1 --prompt "def " --length 40 --temperature 0.8`
     """
@@ -53,23 +55,29 @@ def generate(
     given: dict[str, Any] = {name: value for name, value in draws.items() if value is not None}
     refuse_together(given, greedy, beams, repetition_penalty)
     from glassformer.cli.output import report
+    from glassformer.errors import DataError
     from glassformer.generate import BeamSearch, Sampling, answers, decoder_for
     from glassformer.generate.prompts import usual_length
     from glassformer.native.decoder import NativeDecoder
     from glassformer.predict.run import load
+    from glassformer.train.tasks import Answering
 
     sampling = Sampling(**given, repetition_penalty=repetition_penalty, greedy=greedy)
     search = None if beams is None else BeamSearch(beams)
     loaded = load(run)
     tokeniser = tokeniser_of(loaded)
-    is_answer = answers(loaded.model)
-    if search and not is_answer:
+    task, is_t5 = loaded.recipe.task, answers(loaded.model)
+    is_answer = is_t5 or isinstance(task, Answering)
+    if search and not is_t5:
         raise typer.BadParameter(
-            f"{run} goes on from a prompt; beams are for a T5, which answers", param_hint="--beams"
+            f"{run} goes on from a prompt; beams are for a T5, which reads it first", param_hint="--beams"
         )
     if is_answer and not given:
         sampling = replace(sampling, greedy=True)
     prompts = read_prompts(prompt)
+    behind = task.prompt(tokeniser, []) if isinstance(task, Answering) else []
+    if behind and not all(prompts):
+        raise DataError("the prompt: it is empty, and there is nothing to answer; write some text")
     decoder = decoder_for(loaded.model, loaded.params, engine, start_token=tokeniser.id_of("pad") or 0, notice=note)
     length = usual_length(decoder) if length is None else length
 
@@ -84,6 +92,7 @@ def generate(
         sampling=sampling,
         seed=seed,
         on_text=stream.tell if stream else None,
+        behind=behind,
     )
     if stream:
         stream.end()
@@ -99,12 +108,17 @@ def generate(
 
 
 def write(
-    decoder: Any, tokeniser: "Tokeniser", prompts: list[str], search: "BeamSearch | None", **settings: Any
+    decoder: Any,
+    tokeniser: "Tokeniser",
+    prompts: list[str],
+    search: "BeamSearch | None",
+    behind: list[int],
+    **settings: Any,
 ) -> list[str]:
     from glassformer.generate import answer_text, answers, best_answers, continue_text
 
     if not answers(decoder.model):
-        return continue_text(decoder, tokeniser, prompts, **settings)
+        return continue_text(decoder, tokeniser, prompts, behind=behind, **settings)
     if search is None:
         return answer_text(decoder, tokeniser, prompts, **settings)
     texts = best_answers(decoder, tokeniser, prompts, search=search, length=settings["length"], stop=settings["stop"])

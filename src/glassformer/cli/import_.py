@@ -16,6 +16,9 @@ def import_(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="run folder to write (default: a new one under runs/)")
     ] = None,
+    onto: Annotated[
+        Path | None, typer.Option(help="FOLDER is an adapter of PEFT (LoRA): the run whose model it was made for")
+    ] = None,
     architecture: Annotated[
         str | None, typer.Option(help="BERT: put this head on it, such as BertForTokenClassification; it may be new")
     ] = None,
@@ -28,6 +31,8 @@ def import_(
 
     Nothing is downloaded, and nothing that can run code is read.
 
+    Example: `glassformer import adapter --onto runs/gpt2 --out runs/tuned`: GPT-2 with an adapter of PEFT
+
     Example: `hf download gpt2 --local-dir gpt2`, then `glassformer import gpt2 --out runs/gpt2`
     """
     from glassformer.cli.output import report
@@ -37,6 +42,11 @@ def import_(
     from glassformer.hub.run import write_run
     from glassformer.train.fit import new_folder
 
+    if onto is not None:
+        if architecture or parity:
+            raise typer.BadParameter("the run has its head, and is compared already", param_hint="--onto")
+        import_adapter(folder, onto, out, as_json=json)
+        return
     found = read_folder(folder, architecture=architecture)
     for note in found.notes:
         typer.echo(f"note: {note}", err=True)
@@ -50,6 +60,23 @@ def import_(
     with nullcontext(out) if out else new_folder(folder.resolve().name) as run:
         write_run(run, found)
     report(as_result(run, found, rows), as_text(run, found, rows), as_json=json)
+
+
+def import_adapter(folder: Path, onto: Path, out: Path | None, *, as_json: bool) -> None:
+    from glassformer.cli.output import report
+    from glassformer.hub.peft import read_adapter
+    from glassformer.hub.run import write_adapted_run
+    from glassformer.train.fit import new_folder
+    from glassformer.train.run_folder import RunFolder
+    from glassformer.train.settings import to_plain
+
+    base = RunFolder(onto)
+    recipe, params, classes = read_adapter(folder, base)
+    with nullcontext(out) if out else new_folder(folder.resolve().name) as run:
+        write_adapted_run(run, recipe, params, classes, base)
+    tune = to_plain(recipe.tune)
+    text = f"wrote {run}: {onto} with an adapter of rank {tune['rank']} on {', '.join(tune['targets'])}, merged"
+    report({"run": str(run), "onto": str(onto), "tune": tune}, text, as_json=as_json)
 
 
 def as_result(run: Path, found: "Imported", rows: "list[Row] | None") -> dict[str, Any]:

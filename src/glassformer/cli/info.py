@@ -186,12 +186,12 @@ def call_text(calls: list[str], number: int) -> str:
 def about_run(path: Path) -> dict[str, Any]:
     from glassformer.predict.run import load
     from glassformer.train.settings import to_plain
-    from glassformer.train.tasks import Embed
+    from glassformer.train.tasks import Vectors
 
     run = load(path)
     result = {name: value for name, value in run.metrics.items() if name != "run"}
     state = {} if result else {"state": f"not finished; go on with: glassformer train --resume {path}"}
-    if isinstance(run.recipe.task, Embed):
+    if isinstance(run.recipe.task, Vectors):
         task = run.recipe.task
         how = f"{task.pooling} of the tokens{', normalised' if task.normalise else ''}"
         state = {"gives": f"embeddings, {how}: glassformer embed {path}"}

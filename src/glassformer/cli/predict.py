@@ -39,8 +39,8 @@ def predict(
 ) -> None:
     """Say which class each picture is, with probabilities, and what was done to the picture before the model saw it.
 
-    Of texts, say what the run's task asks: their class, their parts, a span, what is under <mask>, what comes next, or
-    their translation.
+    Of texts, say what the run's task asks: their class, their parts, a span, what is under <mask>, what comes next,
+    their translation, or the answer to a prompt.
 
     Example: `glassformer predict photo.jpg drawing.png --run runs/vit-nano-1`, `glassformer predict test:17`,
     `glassformer predict "<de> 5. September 2024" --run runs/t5-nano-1`

@@ -78,7 +78,7 @@ def test_sample(run: "Run", word: str, number: int) -> Given:
 
 def as_plain(given: Given, answer: "Answer") -> dict[str, Any]:
     """For --json. A class is called as it is for images."""
-    from glassformer.predict.answers import ClassAnswer, Found, NextAnswer, TranslateAnswer
+    from glassformer.predict.answers import ClassAnswer, Found, NextAnswer, PromptAnswer, TranslateAnswer
 
     row = {"input": given.name, "text": given.text}
     if isinstance(answer, ClassAnswer):
@@ -88,6 +88,8 @@ def as_plain(given: Given, answer: "Answer") -> dict[str, Any]:
         found = {"span": asdict(answer)}
     elif isinstance(answer, TranslateAnswer):
         found = {"translation": answer.text, "ended": answer.ended}
+    elif isinstance(answer, PromptAnswer):
+        found = {"answer": answer.text, "ended": answer.ended}
     elif isinstance(answer, NextAnswer):
         found = {**asdict(answer), "perplexity": answer.perplexity}
     else:
@@ -123,6 +125,7 @@ def body(answer: "Answer") -> Iterator[str]:
         MaskedAnswer,
         NextAnswer,
         NumbersAnswer,
+        PromptAnswer,
         TagAnswer,
         TranslateAnswer,
     )
@@ -144,7 +147,7 @@ def body(answer: "Answer") -> Iterator[str]:
             yield f"loss of the text: {answer.loss:.4f} nats a symbol, perplexity {answer.perplexity:.2f}"
     if isinstance(answer, NumbersAnswer):
         yield ", ".join(f"{value:.6g}" for value in answer.values)
-    if isinstance(answer, TranslateAnswer):
+    if isinstance(answer, TranslateAnswer | PromptAnswer):
         yield answer.text if answer.ended else f"{answer.text}   (it did not end)"
 
 

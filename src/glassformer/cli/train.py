@@ -26,7 +26,12 @@ def train(
     from_: Annotated[
         Path | None, typer.Option("--from", help="start from this run: its model, tokeniser and weights")
     ] = None,
-    task: Annotated[str, typer.Option(help="what to learn: classify, next-token, masked, tag, span, translate")] = "",
+    task: Annotated[
+        str, typer.Option(help="what to learn: classify, next-token, masked, tag, span, translate, contrast, answer")
+    ] = "",
+    tune: Annotated[
+        str, typer.Option(help="with --from, what learns: full, head, bias (and head), or lora (and head)")
+    ] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="any setting: model.width=32")] = None,
     recipe: Annotated[Path | None, typer.Option(help="a recipe of your own, TOML")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
@@ -43,7 +48,7 @@ def train(
     """Train a model; without arguments a small vision transformer, on the bundled digits, offline, within a minute.
 
     Example: `glassformer train vit-pico --data mnist --seeds 0-4`, `glassformer train --set model.depth=2 --epochs 10`,
-    `glassformer train gpt-nano --data book.txt`, `glassformer train --from runs/bert-nano-1 --task classify`
+    `glassformer train gpt-nano --data book.txt`, `glassformer train --from runs/bert-1 --task classify --tune lora`
     """
     from glassformer.cli.output import report
     from glassformer.cli.training_progress import TrainingProgress
@@ -58,8 +63,8 @@ def train(
         lines = [f"{name:{max(map(len, names))}}  {about_preset(name)}" for name in names]
         report({"presets": names}, "\n".join(lines), as_json=json)
         return
+    kinds = {"task": task or None, "tune": tune or None}  # before --set, which may change what they bring
     flags = {
-        "task": task or None,
         "training.epochs": epochs,
         "training.batch": batch,
         "optimiser.lr": lr,
@@ -73,7 +78,19 @@ def train(
     with TrainingProgress() as drawn, closing(Trackers(drawn, log or [])) as progress:
         signal.signal(signal.SIGINT, drawn.stop_soon)
         if resume:
-            refuse({"data": data, "seeds": seeds, "set": set_, "recipe": recipe, "out": out, "from": from_, **flags})
+            refuse(
+                {
+                    "data": data,
+                    "seeds": seeds,
+                    "set": set_,
+                    "recipe": recipe,
+                    "out": out,
+                    "from": from_,
+                    "task": task,
+                    "tune": tune,
+                    **flags,
+                }
+            )
             result = fit.resume(resume, progress)
         else:
             if from_ and (preset or recipe):
@@ -81,7 +98,7 @@ def train(
             result = fit.run_recipe(
                 recipe or preset or DEFAULT,
                 data,
-                lambda chosen: fit.with_all(with_changes(chosen, set_ or []), flags),
+                lambda chosen: fit.with_all(with_changes(fit.with_all(chosen, kinds), set_ or []), flags),
                 out=out or "",
                 start=from_ or "",
                 seeds=several,
@@ -126,6 +143,12 @@ def as_text(result: dict[str, Any]) -> str:
     ]
     if result["val_accuracy"] is not None:
         lines.append(f"validation accuracy {percent(result['val_accuracy'])}")
+    if result["learning"] < result["parameters"]:
+        share = result["learning"] / result["parameters"]
+        lines.append(
+            f"learns {result['learning']:,} of {result['parameters']:,} parameters ({100 * share:.1f} %), "
+            f"optimiser memory {result['optimiser_bytes']:,} bytes"
+        )
     lines.append(
         f"{result['epochs']} epochs in {result['train_seconds']:.1f} s, {result['parameters']:,} parameters, "
         f"engine {result['engine']}, run {result['run']}"
@@ -134,6 +157,7 @@ def as_text(result: dict[str, Any]) -> str:
 
 
 BY_LOSS = ("next-token", "masked")
+MEASURES = {"contrast": "recall@1", "answer": "exact match"}  # what an accuracy is called, where it is more than one
 
 
 def outcome(run: dict[str, Any], nats: str = "") -> Iterator[str]:
@@ -144,7 +168,7 @@ def outcome(run: dict[str, Any], nats: str = "") -> Iterator[str]:
         yield f"test loss {loss:.4f}{'' if accuracy is None else nats}{spread}"
     if accuracy is not None:
         spread = f" ± {100 * run['test_accuracy_std']:.2f}" if "test_accuracy_std" in run else ""
-        yield f"test accuracy {percent(accuracy)}{spread}"
+        yield f"test {MEASURES.get(run['task'], 'accuracy')} {percent(accuracy)}{spread}"
 
 
 def percent(share: float) -> str:

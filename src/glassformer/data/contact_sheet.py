@@ -1,4 +1,4 @@
-"""A contact sheet: what a data set looks like, one row per class."""
+"""A contact sheet: images of a data set in rows, one per class."""
 
 from typing import TYPE_CHECKING
 
@@ -15,21 +15,30 @@ GAP = 4
 
 def contact_sheet(samples: Samples, classes: tuple[str, ...], columns: int = 10, rows: int = 10) -> "Image":
     """The first `columns` samples of each of the first `rows` classes, with the name of the class in front."""
+    return sheet_of({name: some_of(samples, row, columns) for row, name in enumerate(classes[:rows])}, columns)
+
+
+def some_of(samples: Samples, label: int, count: int) -> np.ndarray:
+    """The first images of a class."""
+    return samples.images[np.flatnonzero(samples.labels == label)[:count]]
+
+
+def sheet_of(rows: dict[str, np.ndarray], columns: int) -> "Image":
+    """Images (N, rows, columns, channels) in rows, each with its name in front."""
     from PIL import Image, ImageDraw, ImageFont
 
-    shown = classes[:rows]
-    height, width = samples.images.shape[1:3]
+    height, width = next(iter(rows.values())).shape[1:3]
     scale = max(1, TILE // max(height, width))
     step_y, step_x = height * scale + GAP, width * scale + GAP
     font = ImageFont.load_default(size=16)
-    left = GAP * 3 + round(max(font.getlength(name) for name in shown))
-    sheet = Image.new("RGB", (left + columns * step_x, GAP + len(shown) * step_y), "white")
+    left = GAP * 3 + round(max(font.getlength(name) for name in rows))
+    sheet = Image.new("RGB", (left + columns * step_x, GAP + len(rows) * step_y), "white")
     draw = ImageDraw.Draw(sheet)
-    for row, name in enumerate(shown):
+    for row, (name, images) in enumerate(rows.items()):
         top = GAP + row * step_y
         draw.text((left - 2 * GAP, top + height * scale // 2), name, "black", font, anchor="rm")
-        for column, index in enumerate(np.flatnonzero(samples.labels == row)[:columns]):
-            sheet.paste(tile(samples.images[index], scale), (left + column * step_x, top))
+        for column, image in enumerate(images):
+            sheet.paste(tile(image, scale), (left + column * step_x, top))
     return sheet
 
 

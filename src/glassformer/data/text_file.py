@@ -19,7 +19,7 @@ def load_text_file(name: str, path: Path) -> Texts:
     return Texts(name=name, train=(Example(text[:cut]),), test=(Example(text[cut:]),))
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, expected: str = f"{LEAST} characters or more") -> str:
     """Line ends become those of Unix, and the mark that Windows puts first is taken away."""
     with open_plain(path, DataError, "a text file") as file:
         must_fit(IN_MEMORY * size_of(file), f"{path}: the text", "take a part of it", DataError)
@@ -34,7 +34,7 @@ def read_text(path: Path) -> str:
     if "\0" in text:
         raise DataError(f"{path}: not a text: character {text.index(chr(0)):,} is NUL; expected a text file in UTF-8")
     if not text.strip():
-        raise DataError(f"{path}: there is no text in it; expected {LEAST} characters or more")
+        raise DataError(f"{path}: there is no text in it; expected {expected}")
     return text
 
 

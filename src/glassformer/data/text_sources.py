@@ -1,4 +1,4 @@
-"""Every source of text by one word: a known name, or the path of a text file."""
+"""Every source of text by one word: a known name, or the path of a text file, or of one of pairs."""
 
 import importlib.util
 from collections.abc import Callable
@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.data import shakespeare
+from glassformer.data.names import load_names
 from glassformer.data.places import load_places
 from glassformer.data.pydoc import load_pydoc
 from glassformer.data.sources import KNOWN, always, own_reader
 from glassformer.data.text_extra import INSTALL
 from glassformer.data.text_file import load_text_file
+from glassformer.data.text_pairs import ENDINGS, holds_pairs, load_text_pairs
 from glassformer.data.texts import Texts
 from glassformer.errors import DataError, UnknownNameError
 from glassformer.reading import expanded
 
-ACCEPTED = "a text file in UTF-8"
-NOT_TEXT = {".npz": "arrays", ".csv": "a table"}
+ACCEPTED = "a text file in UTF-8, or pairs of texts (.csv, .tsv, .jsonl)"
+NOT_TEXT = {".npz": "arrays"}
 
 
 def load_dates(name: str, cache: Path | None = None) -> Texts:
@@ -48,6 +50,7 @@ KNOWN_TEXTS = {
     ),
     "dates": KnownText("dates in 60 languages, to be made ISO dates", "Babel", INSTALL, load_dates, with_babel),
     "places": KnownText("names of places, in which of 26 languages", "Babel", INSTALL, load_places, with_babel),
+    "names": KnownText("pairs: a name in one of 26 languages, in another", "Babel", INSTALL, load_names, with_babel),
 }
 
 
@@ -71,7 +74,7 @@ def load_texts(name: str, *, cache: Path | None = None) -> Texts:
         raise DataError(f"{name}: it is a folder; expected {ACCEPTED}")
     if path.suffix in NOT_TEXT:
         raise DataError(f"{name}: it holds {NOT_TEXT[path.suffix]}, not text; expected {ACCEPTED}")
-    return load_text_file(name, path)
+    return (load_text_pairs if path.suffix in ENDINGS else load_text_file)(name, path)
 
 
 def is_text(name: str) -> bool:
@@ -79,7 +82,9 @@ def is_text(name: str) -> bool:
     if name in KNOWN or name in KNOWN_TEXTS:
         return name in KNOWN_TEXTS
     path = existing(name)
-    return path is not None and path.is_file() and path.suffix not in NOT_TEXT
+    if path is None or not path.is_file() or path.suffix in NOT_TEXT:
+        return False
+    return path.suffix != ".csv" or holds_pairs(path)
 
 
 def existing(name: str) -> Path | None:

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from glassformer.edge import boards
-from glassformer.edge.export import c_name, covered, smoothing_of
+from glassformer.edge.export import c_name, covered, lora_of, smoothing_of
 from glassformer.edge.layers import program_of
 from glassformer.edge.learning import LearningSource
 from glassformer.edge.lives import lives_of, steps_by_function
@@ -26,7 +26,6 @@ from glassformer.edge.quantise import quantise, quantise_run
 from glassformer.edge.stack import Bound, Linked
 from glassformer.edge.targets import Target, missing
 from glassformer.edge.targets import find as find_target
-from glassformer.edge.training import lesson_of
 from glassformer.edge.vectors import drawn_samples, own_data, own_samples
 from glassformer.edge.write import Source
 from glassformer.errors import GlassformerError, SettingError
@@ -37,9 +36,9 @@ from glassformer.structure import structure
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.run_folder import RunFolder
 
-Way = Literal["full", "bias", "head", "float", "int8"]
-WAYS: tuple[Way, ...] = ("full", "bias", "head", "float", "int8")  # each asks for less than the one before
-WORDS = {"float": "float", "int8": "--int8", "full": "--train full", "bias": "--train bias", "head": "--train head"}
+Way = Literal["full", "lora", "bias", "head", "float", "int8"]
+WAYS: tuple[Way, ...] = ("full", "lora", "bias", "head", "float", "int8")  # each asks for less than the one before
+WORDS = {way: f"--train {way}" for way in WAYS[:4]} | {"float": "float", "int8": "--int8"}
 UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
 
 
@@ -261,7 +260,7 @@ class Budget:
 
     @cached_property
     def variants(self) -> list[Variant | Impossible]:
-        return [self.of_run(way) for way in ("float", "int8", "head", "bias", "full")]
+        return [self.of_run(way) for way in ("float", "int8", *reversed(WAYS[:4]))]
 
     def of_run(self, way: Way) -> Variant | Impossible:
         return self.variant(way, self.run.model, lambda: self.run.params)
@@ -283,10 +282,8 @@ class Budget:
         layout = covered(self.run) if model is self.run.model else layout_of(program_of(model))
         if way == "float":
             return Source(name, title, layout, weights)
-        smoothing = smoothing_of(self.run)
-        return LearningSource(
-            name, title, layout, weights, lesson_of(model, way), self.optimiser, self.batch, smoothing
-        )
+        smoothing, lora = smoothing_of(self.run), lora_of(self.run)
+        return LearningSource.of(name, title, model, weights, way, self.optimiser, self.batch, smoothing, lora)
 
     @cached_property
     def fitting(self) -> list[Variant]:

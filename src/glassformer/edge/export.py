@@ -13,7 +13,7 @@ from glassformer.edge.layers import program_of
 from glassformer.edge.learning import LearningSource
 from glassformer.edge.plan import Layout, layout_of
 from glassformer.edge.quantise import QuantisedModel
-from glassformer.edge.training import Tune, lesson_of
+from glassformer.edge.training import Tune
 from glassformer.edge.vectors import trained_by, vectors_of
 from glassformer.edge.write import Source
 from glassformer.errors import EngineError, SettingError, at_least
@@ -23,6 +23,7 @@ from glassformer.native.lower import title_of
 from glassformer.predict.run import Run
 from glassformer.structure import structure
 from glassformer.train.optimiser import Optimiser
+from glassformer.train.tune import LowRank
 from glassformer.train.weights import must_be_finite
 
 INT8_TRUTH = "the same int8 arithmetic in NumPy"
@@ -90,12 +91,16 @@ def folder_of(
     at_least("export", 1, batch=batch)
     smoothing = smoothing_of(run)
     try:
-        lesson = lesson_of(run.model, tune)
+        source = LearningSource.of(name, title, run.model, weights, tune, optimiser, batch, smoothing, lora_of(run))
     except EngineError as error:
         raise EngineError(f"{run.path}: it cannot learn on a device: {error}") from None
-    source = LearningSource(name, title, layout, weights, lesson, optimiser, batch, smoothing)
     rate = RATES[optimiser.name]
     return Folder(source, vectors, run.classes, training=trained_by(run, source, vectors, rate), rate=rate)
+
+
+def lora_of(run: Run) -> LowRank | None:
+    """As the run was tuned, if it was."""
+    return run.recipe.tune if isinstance(run.recipe.tune, LowRank) else None
 
 
 def covered(run: Run) -> Layout:

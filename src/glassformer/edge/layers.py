@@ -4,13 +4,13 @@ An entry is given the program, the layer's node in the model's structure, and it
 without one, but with C of somebody's own for the native engine, is computed by that; any other by its parts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 
 from glassformer import layers
-from glassformer.edge.steps import Operand, Program, Row, Rows, Step, Turn, Weight, Whole
+from glassformer.edge.steps import Adapter, Operand, Program, Row, Rows, Step, Turn, Weight, Whole
 from glassformer.errors import EngineError
 from glassformer.native.kernels import kernel_for, lower, no_kernel
 from glassformer.native.layers import PooledEarly, scale_of
@@ -30,9 +30,9 @@ def entry(layer: type) -> Callable[[Entry], Entry]:
     return add
 
 
-def program_of(model: Any) -> Program:
+def program_of(model: Any, adapters: Mapping[str, Adapter] | None = None) -> Program:
     """The steps of a model; a layer that a device cannot compute is named."""
-    program, graph = program_for(model), structure(model)
+    program, graph = program_for(model, adapters or {}), structure(model)
     values: dict[Value, Any] = {graph.x: program.sample}
     walk(program, (graph,), values)
     if not isinstance(graph.y, Value) or len(graph.y.shape) != 2:
@@ -41,11 +41,12 @@ def program_of(model: Any) -> Program:
     return program
 
 
-def program_for(model: Any) -> Program:
+def program_for(model: Any, adapters: Mapping[str, Adapter]) -> Program:
     """Without steps yet. Rows of an image are tokens, until it is cut into patches."""
     given = input_of(model)
     rows = given.shape[0] if given.is_bytes else 1
-    return Program(given, params_of(model), Rows("sample", rows, given.size // rows, c_type=given.c_type))
+    sample = Rows("sample", rows, given.size // rows, c_type=given.c_type)
+    return Program(given, params_of(model), sample, adapters=adapters)
 
 
 def walk(program: Program, parts: Any, values: dict[Value, Any]) -> None:
@@ -161,13 +162,18 @@ def dropout(program: Program, node: Node, x: Rows) -> Rows:
 
 
 def project(program: Program, layer: str, name: str, w: Value, b: Value | None, x: Rows, **more: Any) -> Rows:
-    """y = x @ w + b."""
+    """y = x @ w + b; of a matrix that is tuned by lora, y = x @ w + b + scale * (x @ a) @ b."""
     width_in, width_out = w.shape
     y = Rows(name, x.count, width_out)
     reads = (program.weight(w), program.weight(b), Row(x))
-    return program.row_step(
+    program.row_step(
         layer, "linear_forward", "linear", y, reads, 1, width_in, width_out, multiply_adds=width_in * width_out, **more
     )
+    if adapter := program.adapters.get(w.param):
+        thin = (Weight(f"a.{w.param}"), Weight(f"b.{w.param}"), Row(x))
+        cost = adapter.rank * (width_in + width_out)
+        program.row_step(layer, "lora_row", "lora", y, thin, width_in, width_out, *adapter, multiply_adds=cost)
+    return y
 
 
 @entry(layers.Linear)

@@ -1,16 +1,22 @@
 """The C of a model that also learns: its weights in RAM, a step of training, and bytes that outlast a power failure."""
 
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
+import jax
 import numpy as np
 
-from glassformer.edge.training import Lesson
+from glassformer.edge.layers import program_of
+from glassformer.edge.plan import layout_of
+from glassformer.edge.training import Lesson, Tune, adapters_of, lesson_of
 from glassformer.edge.write import Source, members, values
 from glassformer.errors import SettingError
+from glassformer.names import named_leaves
 from glassformer.native.plan import Buffer, Call, Constant, Operand, Param, ends, word
 from glassformer.native.write import number, shape_text
 from glassformer.train.optimiser import Optimiser
+from glassformer.train.tune import LowRank
 
 FORMAT = 1  # of saved weights
 HEADER = 20  # bytes before them: format, model, number, how many bytes follow, checksum
@@ -31,6 +37,28 @@ class LearningSource(Source):
     optimiser: Optimiser
     batch: int = 1
     smoothing: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        title: str,
+        model: Any,
+        weights: dict[str, np.ndarray],
+        tune: Tune,
+        optimiser: Optimiser,
+        batch: int = 1,
+        smoothing: float = 0.0,
+        lora: LowRank | None = None,
+    ) -> "LearningSource":
+        """The C of a model that is tuned so; the thin matrices of lora begin as in training."""
+        lesson = lesson_of(model, tune, lora)
+        layout = layout_of(program_of(model, adapters_of(model, lesson.lora)))
+        if lesson.lora is not None:
+            drawn = lesson.lora.network(model).init(jax.random.key(0))
+            thin = named_leaves(drawn._replace(base=None))
+            weights = weights | {name: np.asarray(array) for name, array in thin.items()}
+        return cls(name, title, layout, weights, lesson, optimiser, batch, smoothing)
 
     def __post_init__(self) -> None:
         if self.optimiser.name not in MEMORY:

@@ -5,8 +5,9 @@ token from that token alone, so their values live for one row. A step says what 
 have whole: attention reads one query, and the keys and values of all tokens. `plan.py` makes loops of the steps.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from glassformer.errors import EngineError
 from glassformer.native.plan import Constant, Input, Size
@@ -102,6 +103,13 @@ class Step:
         return [*self.after, *(one.rows for one in self.reads if isinstance(one, Whole))]
 
 
+class Adapter(NamedTuple):
+    """Of a matrix `w` that is tuned by lora: its thin matrices are the weights `a.w` and `b.w`."""
+
+    rank: int
+    scale: float
+
+
 @dataclass
 class Program:
     """All steps of a model, forward, for one sample."""
@@ -112,6 +120,7 @@ class Program:
     steps: list[Step] = field(default_factory=list)
     folders: list[Any] = field(default_factory=list)  # of headers that are not glassformer's own
     logits: Rows | None = None
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)  # by the name of the matrix
 
     def row_step(
         self, layer: str, kernel: str, header: str, y: Rows, reads: tuple[Operand, ...], *sizes: Size, **more: Any

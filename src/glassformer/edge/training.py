@@ -6,8 +6,8 @@ transposed weights. A gradient is summed up over a batch; or, with SGD, goes int
 linear in what comes in, so the gradient of the logits times minus the learning rate makes every kernel add the update.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar, Literal
 
@@ -17,16 +17,17 @@ from glassformer import layers
 from glassformer.edge.amalgamate import folder
 from glassformer.edge.layers import program_for, walk
 from glassformer.edge.plan import Layout, layout_of
-from glassformer.edge.steps import Rows
+from glassformer.edge.steps import Adapter, Rows
 from glassformer.errors import EngineError
-from glassformer.names import last_word
+from glassformer.layers.contract import is_bias
 from glassformer.native.build import kernels
 from glassformer.native.layers import Lowered, heads_of, projected_attention
 from glassformer.native.lower import backward, forward, input_of, params_of, read_by, steps_of, title_of
 from glassformer.native.plan import Buffer, Call, Param, Plan, place
 from glassformer.structure import Node, Sum, Value, structure
+from glassformer.train.tune import LowRank, head_names
 
-Tune = Literal["full", "head", "bias"]
+Tune = Literal["full", "head", "bias", "lora"]
 
 
 @dataclass
@@ -34,10 +35,17 @@ class DevicePlan(Plan):
     """One sample, weights read as they lie, and gradients of some weights only."""
 
     trained: frozenset[str] = frozenset()
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)
+    cached: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # x and h of each adapted matrix
+    last: tuple[str, Any] = ("", None)  # the matrix whose dx was written down last, and that
     entries: ClassVar[dict[type, Any]] = {}
 
     def is_trained(self, name: str) -> bool:
-        return name in self.trained
+        return name in self.trained or name in self.adapters
+
+    def gradient(self, x: Any, over: Buffer | None = None) -> Any:
+        """None where a matrix is adapted: it stays."""
+        return None if isinstance(x, Param) and x.name in self.adapters else super().gradient(x, over)  # pyright: ignore
 
     def transpose_of(self, weight: Param) -> Param:
         return weight
@@ -53,6 +61,36 @@ class DevicePlan(Plan):
                 f"{kernel} of {header}.h gives the gradients of all its weights; train them all, or the head"
             )
         super().call(kernel, header, writes, reads, sizes)
+        self.call_adapter(kernel, writes, reads, sizes)
+
+    def call_adapter(self, kernel: str, writes: tuple, reads: tuple, sizes: tuple) -> None:
+        """Of a linear layer, beside its own call: what is added to y, and the gradients of that."""
+        if kernel == "linear_forward" and (adapter := self.adapters.get(name := reads[0].name)):
+            h = self.buffer(f"{name}.h", sizes[0], adapter.rank)
+            self.cached[name] = reads[2], h
+            super().call("lora_forward", "lora", (writes[0], h), (*thin(name), reads[2]), (*sizes, *adapter))
+        elif kernel == "linear_backward_x":
+            self.last = reads[0].name, writes[0]
+        elif kernel == "linear_backward_w" and (adapter := self.adapters.get(self.last[0])):
+            (name, dx), (x, h) = self.last, self.cached[self.last[0]]
+            a, b = thin(name)
+            changed = (dx, Param(a.name, "d"), Param(b.name, "d"), self.buffer(f"{name}.dh", sizes[0], adapter.rank))
+            super().call("lora_backward", "lora", changed, (a, b, x, h, reads[1]), (*sizes, *adapter))
+
+    def close(self) -> None:
+        """Where nobody reads dx, nothing is added to it."""
+        read = {used.root for call in self.backward for used in call.reads if isinstance(used, Buffer)}
+        self.backward = [
+            replace(call, writes=(None, *call.writes[1:]))
+            if call.kernel == "lora_backward" and call.writes[0].root not in read  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+            else call
+            for call in self.backward
+        ]
+        super().close()
+
+
+def thin(name: str) -> tuple[Param, Param]:
+    return Param(f"a.{name}"), Param(f"b.{name}")
 
 
 @dataclass
@@ -64,6 +102,7 @@ class Lesson:
     begin: Buffer  # what it leaves
     plan: DevicePlan
     buffers: int  # bytes of the plan's
+    lora: LowRank | None = None  # where the trained weights are its thin matrices, and the head
 
     @property
     def parameters(self) -> int:
@@ -108,18 +147,26 @@ def products(call: Call) -> int:
             return 2 * T * T * H * D
         case "attention_backward", (int(T), int(H), int(D), _):
             return 4 * T * T * H * D
+        case "lora_forward", (int(N), int(I), int(O), int(R), _):
+            return N * R * (I + O)
+        case "lora_backward", (int(N), int(I), int(O), int(R), _):
+            return N * R * (I + 2 * O + (I if call.writes[0] else 0))
     return 0
 
 
-def lesson_of(model: Any, tune: Tune) -> Lesson:
+def lesson_of(model: Any, tune: Tune, lora: LowRank | None = None) -> Lesson:
+    """`lora`: its rank, alpha and targets, where it is tuned so; None: the usual ones."""
     given, graph, params = input_of(model), structure(model), params_of(model)
-    trained = trained_params(params, tune)
+    lora = (lora or LowRank()) if tune == "lora" else None
+    adapters, trained = adapters_of(model, lora), trained_params(model, tune)
+    shapes = params | {name: shape for one in adapters for name, shape in thin_shapes(one, adapters, params)}
+    trained = [*(name for name in shapes if name not in params), *trained]
     steps = list(steps_of((graph,), rewrites=True))
-    cut, value = where_it_begins(steps, graph, trained)
-    program = program_for(model)
+    cut, value = where_it_begins(steps, graph, [*trained, *adapters])
+    program = program_for(model, adapters)
     values: dict[Value, Any] = {graph.x: program.sample}
     walk(program, steps[:cut], values)
-    plan = DevicePlan(1, params, given, title_of(graph), trained=frozenset(trained))
+    plan = DevicePlan(1, params, given, title_of(graph), trained=frozenset(trained), adapters=adapters)
     begin = plan.buffer(value.names[0] if value.names else "x", *value.shape)
     known: dict[Value, Any] = {value: begin}
     done = [forward(plan, step, known) for step in steps[cut:]]
@@ -134,29 +181,40 @@ def lesson_of(model: Any, tune: Tune) -> Lesson:
     if rows.root is program.sample:
         plan.buffers.remove(begin)
     return Lesson(
-        {name: params[name] for name in trained},
+        {name: shapes[name] for name in trained},
         None if rows.root is program.sample else layout_of(program),
         begin,
         plan,
         4 * place(plan, 1, aligned=1),
+        lora,
     )
 
 
-def trained_params(params: dict[str, tuple[int, ...]], tune: Tune) -> list[str]:
-    """`head`: the last layer that has weights. `bias`: that one, and the biases of all others."""
-    head = max(params, key=list(params).index).rpartition(".")[0]
-    of_head = [name for name in params if name.rpartition(".")[0] == head]
+def adapters_of(model: Any, lora: LowRank | None) -> dict[str, Adapter]:
+    """By the name of the matrix."""
+    if lora is None:
+        return {}
+    network = lora.network(model)
+    return {name: Adapter(network.rank, network.scale) for name in network.names}
+
+
+def thin_shapes(name: str, adapters: Mapping[str, Adapter], params: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    (width_in, width_out), rank = params[name], adapters[name].rank
+    return [(f"a.{name}", (width_in, rank)), (f"b.{name}", (rank, width_out))]
+
+
+def trained_params(model: Any, tune: Tune) -> list[str]:
+    """Of the model's own. `head`, `lora`: its head. `bias`: that, and the biases of all other layers."""
+    params, of_head = list(params_of(model)), head_names(model)
+    if tune == "head" and not of_head:
+        raise EngineError(f"{type(model).__name__} has no part called {' or '.join(model.task_parts)} (task_parts)")
     match tune:
         case "full":
-            return list(params)
-        case "head":
+            return params
+        case "head" | "lora":
             return of_head
         case "bias":
             return [name for name in params if name in of_head or is_bias(name)]
-
-
-def is_bias(name: str) -> bool:
-    return last_word(name) in ("b", "bias") or last_word(name).startswith("b_")
 
 
 def where_it_begins(steps: list[Any], graph: Node, trained: list[str]) -> tuple[int, Value]:

@@ -12,6 +12,7 @@ from glassformer.data import Dataset
 from glassformer.data.download import MIRRORS, cache_folder
 from glassformer.edge.learning import LearningSource
 from glassformer.errors import DataError, FileError, SettingError
+from glassformer.layers.contract import Layer, param_shapes
 from glassformer.names import named_leaves, with_leaves
 from glassformer.predict.run import Run
 from glassformer.train.gradient import loss_and_gradient
@@ -97,25 +98,38 @@ def steps_of(run: Run, source: LearningSource, vectors: Vectors, rate: float, dt
     def cast(tree: Any) -> Any:
         return jax.tree.map(lambda one: np.asarray(one, dtype if one.dtype.kind == "f" else one.dtype), tree)
 
-    params, x, labels = cast(run.params), cast(vectors.x), (vectors.labels + 1) % vectors.logits.shape[1]
-    optimiser, gradient = source.optimiser.update(rate), jax.jit(gradient_of(run))
-    trained: Any = {name: named_leaves(params)[name] for name in source.lesson.trained}
+    network, params, named = trained_network(run, source)
+    params, x, labels = cast(params), cast(vectors.x), (vectors.labels + 1) % vectors.logits.shape[1]
+    optimiser, gradient = source.optimiser.update(rate), jax.jit(gradient_of(network, run))
+    trained: Any = {name: named_leaves(params)[named(name)] for name in source.lesson.trained}
     memory, losses = optimiser.init(trained), []
     for first in range(0, source.batch * UPDATES, source.batch):
         total = jax.tree.map(np.zeros_like, trained)
         for i in range(first, first + source.batch):
             chosen = slice(i % COUNT, i % COUNT + 1)
-            loss, dparams = exactly(gradient, with_leaves(params, trained), x[chosen], labels[chosen])
+            now = with_leaves(params, {named(name): one for name, one in trained.items()})
+            loss, dparams = exactly(gradient, now, x[chosen], labels[chosen])
             losses.append(float(loss))
-            total = {name: total[name] + named_leaves(dparams)[name] / source.batch for name in trained}
+            total = {name: total[name] + named_leaves(dparams)[named(name)] / source.batch for name in trained}
         updates, memory = optimiser.update(total, memory, trained)
         trained = optax.apply_updates(trained, updates)
     weights = {name: np.asarray(trained[name]) for name in source.lesson.trained}  # optax sorts names
     return Training(labels, np.array(losses, np.float32), weights)
 
 
-def gradient_of(run: Run) -> Callable[..., Any]:
-    return lambda params, x, labels: loss_and_gradient(run.model, run.recipe.loss, params, x, labels=labels)
+def trained_network(run: Run, source: LearningSource) -> tuple[Layer, Any, Callable[[str], str]]:
+    """What is trained, its params, and their names by those that a device's weights have."""
+    if source.lesson.lora is None:
+        return run.model, run.params, lambda name: name
+    network = source.lesson.lora.network(run.model)
+    shapes = param_shapes(network)
+    thin = {name: source.weights[name] for name in named_leaves(shapes) if name in source.weights}
+    params: Any = with_leaves(shapes, thin)._replace(base=run.params)
+    return network, params, lambda name: name if name in thin else f"base.{name}"
+
+
+def gradient_of(network: Layer, run: Run) -> Callable[..., Any]:
+    return lambda params, x, labels: loss_and_gradient(network, run.recipe.loss, params, x, labels=labels)
 
 
 def exactly(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -18,13 +18,16 @@ class Prompt(NamedTuple):
     before: list[int]  # what stands before the first token that is written
 
 
-def to_continue(decoder: Decoder, tokeniser: Tokeniser, prompts: Sequence[str], length: int) -> list[Prompt]:
-    """For a model that goes on where the prompt ends."""
+def to_continue(
+    decoder: Decoder, tokeniser: Tokeniser, prompts: Sequence[str], length: int, behind: Sequence[int] = ()
+) -> list[Prompt]:
+    """For a model that goes on where the prompt ends, or `behind`: what divides a prompt from its answer."""
     check_vocabulary(decoder, tokeniser)
     at_least("generate", 1, length=length)
     rows = []
     for where, text in named(prompts):
-        ids = symbols(tokeniser, where, text) or [first_symbol(tokeniser, where)]
+        ids = symbols(tokeniser, where, text)
+        ids = [*ids, *behind] or [first_symbol(tokeniser, where)]
         fits(where, len(ids), decoder.context)
         rows.append(Prompt(read=ids, before=ids))
     return rows

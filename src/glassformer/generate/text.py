@@ -36,9 +36,10 @@ def continue_text(
     seed: int = 0,
     stop: Sequence[str] = (),
     on_text: OnText | None = None,
+    behind: Sequence[int] = (),
 ) -> list[str]:
-    """What follows each prompt, without the prompt: `length` tokens at most."""
-    read = to_continue(decoder, tokeniser, prompts, length)
+    """What follows each prompt, without the prompt: `length` tokens at most. `behind` comes between the two."""
+    read = to_continue(decoder, tokeniser, prompts, length, behind)
     rows = write(decoder, tokeniser, read, length=length, sampling=sampling, seed=seed, stop=stop, on_text=on_text)
     return [row.text for row in rows]
 

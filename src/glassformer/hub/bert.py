@@ -17,7 +17,17 @@ from glassformer.hub import pooling, settings, tensors
 from glassformer.hub.format import Folder, Format, Given, Imported, drawn_ids
 from glassformer.hub.tensors import Tensor, linear, norm
 from glassformer.hub.tokeniser_files import BERT_FRAME, SpecialTokens
-from glassformer.models import BERT, BERTFor, ClassHead, MaskedHead, SpanHead, TagHead, Text, next_sentence_head
+from glassformer.models import (
+    BERT,
+    BERTFor,
+    ClassHead,
+    MaskedHead,
+    SpanHead,
+    TagHead,
+    Text,
+    VectorHead,
+    next_sentence_head,
+)
 from glassformer.models.bert import Head, Params, TaskParams
 from glassformer.shapes import Key
 
@@ -81,7 +91,7 @@ def classes_from(config: Mapping[str, Any], architecture: str) -> tuple[str, ...
 
 
 def architecture_of(model: BERT | BERTFor, classes: tuple[str, ...] = ()) -> str:
-    if isinstance(model, BERT):
+    if isinstance(model, BERT) or isinstance(model.head, VectorHead):
         return BARE
     if isinstance(model.head, ClassHead):
         return NEXT if classes == NEXT_CLASSES else CLASSES
@@ -246,6 +256,8 @@ def read(folder: Folder) -> Imported:
 def write(
     model: BERT | BERTFor, params: Params | TaskParams, classes: tuple[str, ...]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    if isinstance(model, BERTFor) and isinstance(model.head, VectorHead):  # it has no tensors
+        model, params = model.bert, params.bert  # pyright: ignore[reportAttributeAccessIssue]
     architecture = architecture_of(model, classes)
     return config_of(model, architecture, classes), to_tensors(model, params, architecture)
 
@@ -267,6 +279,12 @@ def logits(answer: Any, found: Imported, theirs: str) -> Any:
     return np.stack([answer.start_logits, answer.end_logits], axis=1) if ours == SPANS else answer.logits
 
 
+def modules(model: BERT | BERTFor, classes: tuple[str, ...]) -> tuple[list[Tensor], ...]:
+    rows = table(model, architecture_of(model, classes))
+    bare = isinstance(model, BERT)
+    return ([replace(row, theirs=row.theirs.removeprefix(BERT_)) for row in rows] if bare else rows,)
+
+
 def states(model: BERT | BERTFor) -> list[str]:
     prefix = "" if isinstance(model, BERT) else BERT_
     return [f"{prefix}drop.y", *(f"{prefix}blocks.{i}.norm2.y" for i in range(encoder_of(model).depth))]
@@ -281,6 +299,7 @@ FORMAT = Format(
     read=read,
     write=write,
     draw=draw,
+    modules=modules,
     states=states,
     logits=logits,
     special_tokens=SpecialTokens(

@@ -26,7 +26,7 @@ from glassformer.hub.settings import shown
 from glassformer.hub.tokeniser_files import CONFIG as TOKENISER_CONFIG
 from glassformer.hub.tokeniser_files import TOKENISER, Exported, read_tokeniser
 from glassformer.models.model import Network
-from glassformer.train.tasks import Embed, Task
+from glassformer.train.tasks import Task, Vectors
 
 CONFIG = "config.json"
 
@@ -55,7 +55,9 @@ def read_config(path: Path) -> dict[str, Any]:
         )
     file = file_in(path, CONFIG)
     if file is None:
-        raise CheckpointError(f"{path}: not a Hugging Face folder, it has no {CONFIG}")
+        adapter = "; it holds an adapter of PEFT: name the run it belongs to, --onto RUN"
+        hint = adapter if (path / "adapter_config.json").exists() else ""
+        raise CheckpointError(f"{path}: not a Hugging Face folder, it has no {CONFIG}{hint}")
     return read_json(file)
 
 
@@ -92,7 +94,7 @@ def write_folder(
     if exported is not None:
         write_whole(path / TOKENISER, exported.json())
         write_json(path / TOKENISER_CONFIG, exported.config())
-    layout = layout_of(task, model) if isinstance(task, Embed) else {}
+    layout = layout_of(task, model) if isinstance(task, Vectors) else {}
     for name, content in {**known.files(model, config), **layout}.items():
         write_json(path / name, content)
     write_json(path / CONFIG, config | {"dtype": "float32"})

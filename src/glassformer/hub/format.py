@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassformer.hub.tensors import Tensor
 from glassformer.hub.tokeniser_files import SpecialTokens
 from glassformer.models import Network, Text
 from glassformer.train.tasks import Task
@@ -57,6 +58,8 @@ class Format:
     heads: tuple[str, ...] = ()  # to choose from
     bare: type[Network] | None = None  # the class of ours that has none of them
     files: Callable[[Any, Mapping[str, Any]], dict[str, Any]] = lambda model, config: {}  # beside the config
+    modules: Callable[[Any, tuple[str, ...]], tuple[list[Tensor], ...]] = lambda model, classes: ()  # for adapters:
+    # tensors by their names in memory, where those are known; then by older ones
     logits: Callable[[Any, Imported, str], Any] = lambda answer, found, theirs: answer.logits  # None: of another head
 
 

@@ -123,6 +123,7 @@ FORMAT = Format(
     read=read,
     write=lambda model, params, _: (config_of(model), to_tensors(model, params)),
     draw=draw,
+    modules=lambda model, _: (table(model),),
     states=lambda model: ["drop.y", *(f"blocks.{i}.resid_post" for i in range(model.depth - 1)), "norm.y"],
     special_tokens=SpecialTokens({"pad_token_id": "pad", "bos_token_id": "start", "eos_token_id": "end"}),
     files=generation_config,

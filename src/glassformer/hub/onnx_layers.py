@@ -305,3 +305,22 @@ def first_token(graph: Graph, node: Node, x: str) -> str:
 def span_head(graph: Graph, node: Node, x: str) -> str:
     (score,) = node.parts
     return graph.op("Transpose", graph.layer(score, x), name="spans", perm=(0, 2, 1))
+
+
+@register.onnx(layers.MaskedMeanPool)
+def masked_mean_pool(graph: Graph, node: Node, x: str) -> str:
+    if node.keywords.get("keep") is None:
+        return mean_pool(graph, node, x)
+    counts = graph.op("Cast", graph.named(node.keywords["keep"]), to=1)  # TensorProto.FLOAT
+    axis = graph.constant((1,), "axes")
+    total = graph.op("Max", graph.op("ReduceSum", counts, axis, keepdims=1), graph.constant(1.0, "one"))
+    share = graph.op("Unsqueeze", graph.op("Div", counts, total, name="share"), axis)
+    return graph.op("Squeeze", graph.op("MatMul", share, x), axis, name="y")
+
+
+@register.onnx(layers.UnitNorm)
+def unit_norm(graph: Graph, node: Node, x: str) -> str:
+    layer: Any = node.layer
+    squares = graph.op("ReduceSum", graph.op("Mul", x, x), graph.constant((-1,), "axes"), keepdims=1)
+    length = graph.op("Sqrt", graph.op("Add", squares, graph.constant(layer.eps, "eps")))
+    return graph.op("Div", x, length, name="y")

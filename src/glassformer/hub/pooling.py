@@ -20,7 +20,7 @@ from glassformer.hub.settings import shown
 from glassformer.models.bert import BERT
 from glassformer.models.model import Network
 from glassformer.structure import structure
-from glassformer.train.tasks.embed import Embed, Pooling
+from glassformer.train.tasks.embed import Embed, Pooling, Vectors
 
 MODULES, POOLING, CONFIG = "modules.json", "1_Pooling", "config.json"
 LENGTH, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
@@ -63,14 +63,14 @@ def task_from(layout: Layout | None, model: BERT) -> tuple[Embed, list[str]]:
     return Embed(layout.pooling, layout.normalise, longest), layout.notes
 
 
-def layout_of(task: Embed, model: Network) -> dict[str, Any]:
+def layout_of(task: Vectors, model: Network) -> dict[str, Any]:
     """The files that say it, by name; `read_layout` reads them."""
     steps = {"Transformer": "", "Pooling": POOLING} | ({"Normalize": "2_Normalize"} if task.normalise else {})
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (kind, path) in enumerate(steps.items())
     ]
-    context, width = structure(model).y.shape[1:]
+    context, width = structure(model.backbone).y.shape[1:]
     flags = {flag: KNOWN[word] == task.pooling for flag, word in FLAGS.items()}
     return {
         MODULES: modules,

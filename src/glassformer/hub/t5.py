@@ -156,6 +156,7 @@ FORMAT = Format(
     read=read,
     write=lambda model, params, _: (config_of(model), to_tensors(model, params)),
     draw=draw,
+    modules=lambda model, _: (table(model),),
     states=states,
     special_tokens=SpecialTokens(  # it begins to write with its padding
         numbers={"pad_token_id": "pad", "decoder_start_token_id": "pad", "eos_token_id": "end"},

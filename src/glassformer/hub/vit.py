@@ -207,6 +207,7 @@ FORMAT = Format(
     read=read,
     write=lambda model, params, classes: (config_of(model, classes), to_tensors(model, params)),
     draw=draw,
+    modules=lambda model, _: (table(model, LOADED), table(model)),
     states=lambda model: ["positions.y", *(f"blocks.{i}.resid_post" for i in range(model.depth))],
     files=lambda model, _: {PREPARATION: preparation_of(model)},
 )

@@ -18,6 +18,7 @@ from typing import Literal
 
 from glassformer.errors import SettingError
 from glassformer.lab.plan import MAIN, Plan
+from glassformer.train.augment import Augment
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import to_plain
 
@@ -32,6 +33,7 @@ ADDED = (
     ("training", "steps", 0),
     ("training", "score_every", 1000),
     ("engine", "precision", "float32"),
+    ("training", "augment", to_plain(Augment())),
     *(
         (model, name, default)
         for model in ("model", "model.bert")
@@ -73,6 +75,8 @@ def key_of(recipe: Recipe) -> str:
     """Of what decides the numbers. Which engine computes them, on how many threads, does not."""
     plain = to_plain(replace(recipe, training=replace(recipe.training, seed=0)))
     plain["engine"] = {"rng": recipe.engine.rng}
+    if plain["tune"] == {"kind": "full"}:
+        del plain["tune"]
     for part, name, default in ADDED:
         settings = reduce(lambda inner, word: inner.get(word, {}), part.split("."), plain)
         if settings.get(name) == default:

@@ -6,7 +6,7 @@ optimiser         AdamW at 2e-3 with a warm-up, where it is another: beside the 
 training          twice the epochs; half and twice the batch; the rate falling to nothing on the way
 positions         sinusoids, or larger random numbers, where the model has positions and starts them otherwise
 capacity          twice as wide; one block more, where there are blocks
-regularisation    without dropout, label smoothing and shifts, where there are any
+regularisation    without dropout, label smoothing, shifts and augmentation, where there are any
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ from glassformer.lab.plan_text import plan_text
 from glassformer.lab.sample_size import usual_seeds
 from glassformer.layers import Attention
 from glassformer.layers.positions import Sinusoidal
+from glassformer.train.augment import Augment
 from glassformer.train.recipe import Recipe
 
 SLOWER, FASTER, MUCH_FASTER = (0.1, 0.3), (3, 10), (30, 100)
@@ -69,6 +70,8 @@ def suspects(recipe: Recipe) -> Iterator[Factor]:
     for setting, word in (("label_smoothing", "label smoothing"), ("shift", "shifts")):
         if getattr(recipe.training, setting):
             yield suspect(f"without {word}", word, f"{word} holds it back", {f"training.{setting}": 0})
+    if recipe.training.augment != Augment():
+        yield suspect("without augmentation", "augmentation", "augmentation holds it back", {"training.augment": {}})
 
 
 def suspects_of_model(model: Any) -> Iterator[Factor]:

@@ -24,7 +24,7 @@ SUMMED_UP = ("entropy", "saturation", "positions", "dead units")
 def mechanism(recipe: Recipe, params: Any, samples: Any) -> dict[str, float]:
     """Of the first samples, which should be held-out ones. A number that does not exist for a model is left out."""
     batch = recipe.task.batch(cut(samples, slice(SAMPLES)), jnp.arange(min(SAMPLES, recipe.task.count(samples))))
-    seen = trace(recipe.model, params, batch.x, labels=batch.labels, loss=recipe.loss, **batch.keywords)
+    seen = trace(recipe.model, recipe.merged(params), batch.x, labels=batch.labels, loss=recipe.loss, **batch.keywords)
     numbers: dict[str, list[float]] = {}
     for finding in health(seen):
         if finding.measure in SUMMED_UP:

@@ -24,7 +24,9 @@ from glassformer.layers.gru import GRU
 from glassformer.layers.layer_norm import LayerNorm
 from glassformer.layers.linear import Linear
 from glassformer.layers.linear_attention import LinearAttention
+from glassformer.layers.lora import LoRA
 from glassformer.layers.lstm import LSTM
+from glassformer.layers.masked_mean_pool import MaskedMeanPool
 from glassformer.layers.masks import Mask
 from glassformer.layers.mean_pool import MeanPool
 from glassformer.layers.multi_head import MultiHeadAttention
@@ -48,6 +50,7 @@ from glassformer.layers.standardise import Standardise
 from glassformer.layers.standardise_columns import StandardiseColumns
 from glassformer.layers.tanh import Tanh
 from glassformer.layers.tied_head import TiedHead
+from glassformer.layers.unit_norm import UnitNorm
 from glassformer.registry import register
 
 __all__ = [
@@ -74,7 +77,9 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "LinearAttention",
+    "LoRA",
     "Mask",
+    "MaskedMeanPool",
     "MeanPool",
     "MultiHeadAttention",
     "Patches",
@@ -96,6 +101,7 @@ __all__ = [
     "StandardiseColumns",
     "Tanh",
     "TiedHead",
+    "UnitNorm",
     "as_jax",
 ]
 

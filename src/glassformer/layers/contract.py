@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 
+from glassformer.names import last_word
 from glassformer.shapes import Key
 
 
@@ -51,8 +52,20 @@ def decayed(params: Any) -> Any:
 
 def keywords(layer: Layer) -> dict[str, inspect.Parameter]:
     """What `layer.forward` takes besides params and x: masks, labels, keys."""
-    given = inspect.signature(layer.forward).parameters.values()
+    given = inspect.signature(described(layer).forward).parameters.values()
     return {parameter.name: parameter for parameter in given if parameter.kind is parameter.KEYWORD_ONLY}
+
+
+def described(layer: Any) -> Layer:
+    """The layer whose signature says what forward takes: one that takes any `**keywords` hands all to its `inner`."""
+    given = inspect.signature(layer.forward).parameters.values()
+    return described(layer.inner) if any(one.kind is one.VAR_KEYWORD for one in given) else layer
+
+
+def is_bias(name: str) -> bool:
+    """Whether a parameter is one, by the last word of its dotted name: b, bias, b_q."""
+    word = last_word(name)
+    return word in ("b", "bias") or word.startswith("b_")
 
 
 def keywords_for(layer: Layer, **offered: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a run makes of one text, and the score of that answer: the logits whose sum its gradient is taken of.
 
 classify     the logit of the likeliest class; of a regression all its numbers
-next-token   the logit of the likeliest symbol behind the last one
+next-token   the logit of the likeliest symbol behind the last one; so of `answer`, behind the prompt
 masked       the logits of the likeliest symbol at every <mask>
 tag          the logits of the likeliest class at every symbol of the text
 span         the logits of the start and of the end
@@ -18,7 +18,7 @@ from glassformer.lens.token_maps import shown
 from glassformer.predict.reading import tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.probabilities import softmax
-from glassformer.train.tasks import Embed, Masked, Span, Tag, Translate
+from glassformer.train.tasks import Masked, Span, Tag, Translate, Vectors
 from glassformer.train.tasks.sequences import symbol
 
 
@@ -31,7 +31,7 @@ class AnswerTarget(NamedTuple):
 def answer_target(run: Run, given: EncodedInput, logits: np.ndarray) -> AnswerTarget:
     """Of the logits of that text."""
     task, dy = run.recipe.task, np.zeros(logits.shape, np.float32)
-    if isinstance(task, Embed):
+    if isinstance(task, Vectors):
         return AnswerTarget("an embedding", None, dy + 1)
     if run.gives_numbers:
         found = ", ".join(f"{name} {value:.6g}" for name, value in zip(run.classes, logits[0], strict=True))

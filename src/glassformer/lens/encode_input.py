@@ -12,7 +12,7 @@ from glassformer.predict.answers import TranslateAnswer
 from glassformer.predict.reading import Reading, check_lengths, context_of, read, row_of, tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.structure import structure
-from glassformer.train.tasks import NextToken, Translate
+from glassformer.train.tasks import Answering, NextToken, Translate
 from glassformer.train.tasks.sequences import framed, symbol
 
 
@@ -42,7 +42,11 @@ def encode_input(run: Run, text: str, target: str | None = None) -> EncodedInput
             check_lengths([Reading(target, written[:-1], [], "the target")], [given], context_of(run))
         x = Inputs(source=as_batch(source), target=as_batch(given))  # pyright: ignore[reportArgumentType]
         return EncodedInput(x, Labels(names_of(source), names_of(given), names_of(written)), written)
-    ids = reading.ids if isinstance(run.recipe.task, NextToken) else framed(tokeniser, reading.ids)
+    task = run.recipe.task
+    if isinstance(task, Answering):
+        ids = task.prompt(tokeniser, reading.ids)
+    else:
+        ids = reading.ids if isinstance(task, NextToken) else framed(tokeniser, reading.ids)
     check_lengths([reading], [ids], context_of(run))
     return EncodedInput(as_batch(ids), Labels(names_of(ids)), [])
 

@@ -12,13 +12,14 @@ import jax
 import numpy as np
 
 from glassformer.data.dataset import IMAGES, TEXTS
+from glassformer.errors import DataError
 from glassformer.layers import ClassToken, Patches
 from glassformer.lens.attention import patch_grid
 from glassformer.lens.encode_input import as_batch, encode_input
-from glassformer.predict.reading import tokeniser_of
+from glassformer.predict.reading import Reading, check_lengths, context_of, tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.structure import structure
-from glassformer.train.tasks import Masked, NextToken, Translate
+from glassformer.train.tasks import Answering, Masked, NextToken, Translate
 from glassformer.train.tasks.sequences import symbol
 
 CLASS = "class"  # the token in front of the patches
@@ -57,6 +58,11 @@ def text_input(run: Run, name: str, text: str, label: Any = None) -> TraceInput:
     `label` is the right class, translation or numbers, if known.
     """
     task = run.recipe.task
+    if task.together:
+        raise DataError(
+            f"{run.path}: the loss of {task.name} compares several texts, and one came: there is no gradient to show; "
+            f"what it looks at: glassformer attend TEXT --run {run.path}"
+        )
     given = encode_input(run, text, label if isinstance(task, Translate) else None)
     tokens, target, _ = map(tuple, given.labels)
     found = TraceInput("text", name, given.x, np.zeros(0), False, tokens, words=run.classes)
@@ -69,11 +75,28 @@ def text_input(run: Run, name: str, text: str, label: Any = None) -> TraceInput:
     if isinstance(task, NextToken) and len(tokens) > 1:
         x, labels = given.x[:, :-1], given.x[:, 1:]
         return replace(found, x=x, labels=labels, is_known=True, tokens=tokens[:-1], words=vocabulary(run))
+    if isinstance(task, Answering):
+        return answer_input(run, found, label)
     if isinstance(task, Masked):
         found = replace(found, weights=(given.x == symbol(tokeniser_of(run), "mask")).astype(np.float32))
     if isinstance(task, Masked | NextToken):
         found = replace(found, words=vocabulary(run))
     return answered(run, found, label)
+
+
+def answer_input(run: Run, found: TraceInput, label: str | None) -> TraceInput:
+    """A prompt with the right answer, of which every symbol counts; without one, the first symbol that it writes."""
+    found = replace(found, words=vocabulary(run))
+    if label is None:
+        found = answered(run, found, None)
+        return replace(found, weights=(np.arange(found.x.shape[1]) == found.x.shape[1] - 1).astype(np.float32)[None])
+    tokeniser, prompt = tokeniser_of(run), len(found.tokens)
+    answer = [*tokeniser.encode(label), symbol(tokeniser, "end")]
+    row = np.concatenate([found.x, as_batch(answer)], axis=1)
+    tokens = (*found.tokens, *map(tokeniser.symbol, answer[:-1]))
+    check_lengths([Reading(label, answer[:-1], [], "the answer")], [row[0, :-1].tolist()], context_of(run))
+    weights = (np.arange(len(tokens)) >= prompt - 1).astype(np.float32)[None]
+    return replace(found, x=row[:, :-1], labels=row[:, 1:], is_known=True, tokens=tokens, weights=weights)
 
 
 def vocabulary(run: Run) -> tuple[str, ...]:

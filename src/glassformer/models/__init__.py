@@ -4,7 +4,7 @@ Models know layers, not losses, data or training.
 """
 
 from glassformer.models.bert import BERT, BERTFor
-from glassformer.models.bert_heads import ClassHead, MaskedHead, SpanHead, TagHead, next_sentence_head
+from glassformer.models.bert_heads import ClassHead, MaskedHead, SpanHead, TagHead, VectorHead, next_sentence_head
 from glassformer.models.columns import Columns
 from glassformer.models.gpt import GPT
 from glassformer.models.images import Images
@@ -57,6 +57,7 @@ __all__ = [
     "TagHead",
     "Text",
     "TinyIris",
+    "VectorHead",
     "ViT",
     "next_sentence_head",
 ]

@@ -18,8 +18,10 @@ from glassformer.layers import (
     Dropout,
     Embedding,
     FeedForward,
+    FirstToken,
     Layer,
     LayerNorm,
+    MaskedMeanPool,
     MultiHeadAttention,
     Positions,
     PostNormBlock,
@@ -34,7 +36,7 @@ from glassformer.layers import (
 from glassformer.layers.attend import Attend
 from glassformer.layers.contract import keywords_for, split_or_none
 from glassformer.models.attending import Attending
-from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, SpanHead, TagHead
+from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, SpanHead, TagHead, VectorHead
 from glassformer.models.model import Network
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.names import at
@@ -43,8 +45,8 @@ from glassformer.shapes import Array, Bool, Float, Integer, Key
 if TYPE_CHECKING:
     from glassformer.data.dataset import Dataset
 
-TASKS = ("masked", "classify", "tag", "span")
-Head = ClassHead | TagHead | SpanHead | MaskedHead
+TASKS = ("masked", "classify", "tag", "span", "contrast")
+Head = ClassHead | TagHead | SpanHead | MaskedHead | VectorHead
 
 
 class Params(NamedTuple):
@@ -133,6 +135,8 @@ class BERT(Attending):
             return MaskedHead(self.width, self.text.vocabulary, eps=self.eps, activation=self.activation)
         if task == "span":
             return SpanHead(self.width)
+        if task == "contrast":
+            return VectorHead()
         return (ClassHead if task == "classify" else TagHead)(self.width, classes, self.dropout)
 
     def init(self, key: Key) -> Params:
@@ -227,6 +231,11 @@ class BERTFor(Network):
     def for_data(self, data: "Dataset", task: str) -> "BERTFor":
         return self.bert.for_data(data, task)
 
+    def pooled(self, by: str) -> "BERTFor":
+        if not isinstance(self.head, VectorHead):
+            return self
+        return replace(self, head=VectorHead(FirstToken() if by == "first" else MaskedMeanPool()))
+
     def init(self, key: Key) -> TaskParams:
         key_bert, key_head, key_normal = jax.random.split(key, 3)
         return TaskParams(bert=self.bert.init(key_bert), head=normal_matrices(key_normal, self.head.init(key_head)))
@@ -245,7 +254,7 @@ class BERTFor(Network):
         given: Any = h
         if isinstance(self.head, MaskedHead):
             given = MaskedInputs(x=h, emb=params.bert.embed.emb if self.head.tied else None)
-        y, head = at("head", self.head).forward(params.head, given, **keywords_for(self.head, key=key_head))
+        y, head = at("head", self.head).forward(params.head, given, **keywords_for(self.head, key=key_head, keep=keep))
         return y, TaskCache(bert=bert, head=head)
 
     def backward(self, params: TaskParams, cache: TaskCache, dy: Float[Array, "..."]) -> tuple[None, TaskParams]:

@@ -4,6 +4,7 @@ ClassHead    one answer for the whole sequence; next_sentence_head: does the sec
 TagHead      one answer for each token
 SpanHead     where an answer starts and where it ends
 MaskedHead   which token stood where the text was covered up
+VectorHead   one vector of length 1 for the whole sequence
 """
 
 from dataclasses import dataclass
@@ -20,19 +21,23 @@ from glassformer.layers import (
     FirstToken,
     LayerNorm,
     Linear,
+    MaskedMeanPool,
     Tanh,
     TiedHead,
+    UnitNorm,
     dropout,
     layer_norm,
     linear,
     mean_pool,
     tanh,
     tied_head,
+    unit_norm,
 )
+from glassformer.layers.contract import keywords_for
 from glassformer.models.text import Activation
 from glassformer.names import at, tag
 from glassformer.registry import register
-from glassformer.shapes import Array, Float, Key
+from glassformer.shapes import Array, Bool, Float, Key
 
 
 class ClassParams(NamedTuple):
@@ -279,3 +284,38 @@ class MaskedHead:
         demb_in, demb_own = (d.emb, None) if params.emb is None else (None, d.emb)
         dparams = MaskedParams(transform=dtransform, norm=dnorm, emb=demb_own, decoder=ddecoder)
         return MaskedInputs(x=dx, emb=demb_in), dparams
+
+
+class VectorCache(NamedTuple):
+    pool: Any  # the pool's own
+    unit: unit_norm.Cache
+
+
+@register.layer("vector-head")
+@dataclass(frozen=True)
+class VectorHead:
+    """Vector head: every token -> one vector of the sequence -> of length 1. It has no parameters.
+
+    forward    y = unit(pool(x))
+    """
+
+    task: ClassVar[str] = "contrast"
+    output_axis: ClassVar[str] = "numbers"
+
+    pool: MaskedMeanPool | FirstToken = MaskedMeanPool()
+
+    def init(self, key: Key) -> None:
+        return None
+
+    def forward(
+        self, params: None, x: Float[Array, "B T C"], *, keep: Bool[Array, "B T"] | None = None
+    ) -> tuple[Float[Array, "B C"], VectorCache]:
+        """`keep` is the padding mask, False at padding."""
+        h, pool = at("pool", self.pool).forward(None, x, **keywords_for(self.pool, keep=keep))
+        y, unit = at("unit", UnitNorm()).forward(None, h)
+        return y, VectorCache(pool=pool, unit=unit)
+
+    def backward(self, params: None, cache: VectorCache, dy: Float[Array, "B C"]) -> tuple[Float[Array, "B T C"], None]:
+        dh, _ = at("unit", UnitNorm()).backward(None, cache.unit, dy)
+        dx, _ = at("pool", self.pool).backward(None, cache.pool, dh)
+        return dx, None

@@ -74,7 +74,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class GPT(Attending, Incremental, TiedOutput):
-    tasks: ClassVar[tuple[str, ...]] = ("next-token",)
+    tasks: ClassVar[tuple[str, ...]] = ("next-token", "answer")
     output_axis: ClassVar[str] = "symbols"
 
     text: Text = Text()

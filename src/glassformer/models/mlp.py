@@ -39,6 +39,10 @@ class MLP(Network):
         return self.images
 
     @property
+    def task_parts(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return (f"layers.{len(self.hidden)}",)
+
+    @property
     def flatten(self) -> Reshape:
         return Reshape((self.images.pixels,))
 

@@ -50,6 +50,10 @@ class Network(ABC):
                 return dataclasses.replace(self, **{field.name: self.input.for_data(data)})  # pyright: ignore
         raise ContractError(f"{type(self).__name__}: its input is none of its settings; define for_data(data, task)")
 
+    def pooled(self, by: str) -> "Network":
+        """The same, if its head makes one vector of all tokens, by their "mean" or by the "first"."""
+        return self
+
     def to_look_at(self) -> Self:
         """A model that computes the same with its insides in view, for the lens: names and params are the same."""
         return self

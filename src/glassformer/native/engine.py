@@ -20,11 +20,13 @@ from glassformer.native import build
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import Plan, ends
 from glassformer.native.write import source
+from glassformer.train.augment import Augment
 from glassformer.train.engines import register_engine
-from glassformer.train.jax_engine import Batches, JaxEngine, State, key_of, shifts_of
+from glassformer.train.jax_engine import Batches, JaxEngine, State, draws_of, key_of, shifts_of
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, score_of_logits
 from glassformer.train.tasks import Classify
+from glassformer.train.tune import Full
 
 OPTIMISERS = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 EPS = 1e-8  # of Adam, as in optax
@@ -36,7 +38,8 @@ class Job(ctypes.Structure):
     """host.h's `job`."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("images", "labels", "order", "shifts", "rates", "ends")),
+        *((name, ctypes.c_void_p) for name in ("images", "labels", "order")),
+        *((name, ctypes.c_void_p) for name in ("shifts", "affine", "erased", "rates", "ends")),
         *((name, ctypes.c_void_p) for name in ("params", "m", "v", "losses", "space")),
         *(
             (name, ctypes.c_int32)
@@ -52,6 +55,8 @@ class Epoch(NamedTuple):
 
     order: np.ndarray  # (count)
     shifts: np.ndarray | None  # (count, 2)
+    affine: np.ndarray | None  # (count, 2, 3), which has the shifts in it
+    erased: np.ndarray | None  # (count, 4)
     rates: np.ndarray  # (steps)
     epoch: int
 
@@ -84,16 +89,21 @@ class NativeEngine:
     def batches(self, orders: list[np.ndarray], epoch: int) -> Epoch:
         """This epoch's samples, in the given order."""
         rates = self.rates[(epoch - 1) * self.steps : epoch * self.steps]
-        return Epoch(np.ascontiguousarray(orders[0], np.int32), self.shifts(epoch), np.ascontiguousarray(rates), epoch)
+        order, rates = np.ascontiguousarray(orders[0], np.int32), np.ascontiguousarray(rates)
+        return Epoch(order, *self.augmentation(epoch), rates, epoch)
 
-    def shifts(self, epoch: int) -> np.ndarray | None:
-        """The very shifts that the jax engine draws."""
+    def augmentation(self, epoch: int) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+        """The very draws of the jax engine: shifts, or affine maps and rectangles."""
         training = self.recipe.training
-        if not training.shift:
-            return None
-        key = key_of(training.seed, epoch)
-        corners = shifts_of(key, self.steps, training.batch, training.shift)
-        return np.ascontiguousarray(np.asarray(corners).reshape(-1, 2) - training.shift, np.int32)
+        key, augment, shift = key_of(training.seed, epoch), training.augment, training.shift
+        if augment != Augment():
+            size = self.train[0].shape[1:3]
+            draws = draws_of(key, self.steps, training.batch, size, augment, shift)
+            return None, np.asarray(draws.affine), np.asarray(draws.erased)
+        if not shift:
+            return None, None, None
+        corners = shifts_of(key, self.steps, training.batch, shift)
+        return np.ascontiguousarray(np.asarray(corners).reshape(-1, 2) - shift, np.int32), None, None
 
     def run(self, state: State, batches: Epoch, first: int, last: int) -> tuple[State, np.ndarray]:
         """Steps `first` to `last` (not included): the new state, and the loss of each step."""
@@ -117,6 +127,8 @@ class NativeEngine:
             labels=address(self.labels),
             order=address(batches.order),
             shifts=address(batches.shifts),
+            affine=address(batches.affine),
+            erased=address(batches.erased),
             rates=address(batches.rates),
             ends=address(self.ends),
             params=address(flat.params),
@@ -318,6 +330,8 @@ def must_be_covered(recipe: Recipe) -> None:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
+    if recipe.tune != Full():
+        raise EngineError("the native engine trains all of a model (tune)")
     if recipe.optimiser.named:
         raise EngineError(
             "the native engine has one learning rate for all parameters (optimiser.groups, optimiser.freeze)"

@@ -61,8 +61,14 @@ class TranslateAnswer:
 
 
 @dataclass(frozen=True)
+class PromptAnswer:
+    text: str
+    ended: bool  # by <end>, not for want of room
+
+
+@dataclass(frozen=True)
 class NumbersAnswer:
     values: tuple[float, ...]
 
 
-Answer = NumbersAnswer | ClassAnswer | TagAnswer | Found | MaskedAnswer | NextAnswer | TranslateAnswer
+Answer = NumbersAnswer | ClassAnswer | TagAnswer | Found | MaskedAnswer | NextAnswer | TranslateAnswer | PromptAnswer

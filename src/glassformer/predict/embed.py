@@ -22,7 +22,7 @@ from glassformer.names import recording, visiting
 from glassformer.predict.batches import computed
 from glassformer.predict.reading import context_of, encoded, named, tokeniser_of
 from glassformer.structure import Node, Value, structure
-from glassformer.train.tasks import Embed, NextToken
+from glassformer.train.tasks import Answering, Embed, NextToken, Vectors
 from glassformer.train.tasks.embed import Pooling, check_pooling
 from glassformer.train.tasks.sequences import framed
 
@@ -49,7 +49,7 @@ def embed(
         raise DataError("embed: one text came, expected a list of texts: [text]")
     if len(inputs) == 0:
         raise DataError("embed: nothing came, expected one text or more (or images, or rows of numbers)")
-    usual = run.recipe.task if isinstance(run.recipe.task, Embed) else Embed()
+    usual = run.recipe.task if isinstance(run.recipe.task, Vectors) else Embed()
     value = embedded_value(run)
     if pooling is not None:
         check_pooling(pooling)
@@ -57,14 +57,14 @@ def embed(
             raise SettingError(
                 f"{run.path}: {type(run.model).__name__} pools its tokens itself; leave out pooling={pooling!r}"
             )
-    how = {"name": value.names[0], "pooling": pooling or usual.pooling}
+    how = {"name": value.names[0], "pooling": pooling or usual.pooling or "mean"}
     compute = partial(vectors, **how, normalise=usual.normalise if normalise is None else normalise)
     if run.model.input.reads != TEXTS:
         return run.in_parts(partial(compute, run.model, keep=None), np.asarray(inputs), listener)
     readings = [encoded(run, *one) for one in named(check_texts(inputs), "text")]
     most = min(usual.longest or context_of(run), context_of(run))
     # a run that goes on with texts has learned them without a frame
-    frame = list if isinstance(run.recipe.task, NextToken) else partial(framed, tokeniser_of(run))
+    frame = list if isinstance(run.recipe.task, NextToken | Answering) else partial(framed, tokeniser_of(run))
     room = most - len(frame([]))
     rows = [frame(one.ids[:room] if cut else one.ids) for one in readings]
     return np.stack(computed(run, readings, rows, compute, most, listener))

@@ -8,7 +8,7 @@ import numpy as np
 from glassformer.data.table import LARGEST, is_number
 from glassformer.data.tokeniser import SPELLINGS, Spans, Tokeniser
 from glassformer.errors import CheckpointError, DataError
-from glassformer.train.tasks import Embed, Masked
+from glassformer.train.tasks import Masked, Vectors
 from glassformer.train.tasks.sequences import symbol
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read(run: "Run", where: str, text: str) -> Reading:
 def encoded(run: "Run", where: str, text: str) -> Reading:
     tokeniser = tokeniser_of(run)
     # a published encoder has learned what stands for unknown words; of those trained here nobody has seen it
-    unknown = [] if isinstance(run.recipe.task, Embed) else tokeniser.unknown_in(text)
+    unknown = [] if isinstance(run.recipe.task, Vectors) else tokeniser.unknown_in(text)
     if unknown:
         more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
         raise DataError(
@@ -86,7 +86,7 @@ def check_lengths(readings: list[Reading], rows: list[list[int]], context: int) 
 
 
 def must_answer(run: "Run") -> None:
-    if isinstance(run.recipe.task, Embed):
+    if isinstance(run.recipe.task, Vectors):
         raise DataError(f"{run.path}: this run gives embeddings, and no answers: glassformer embed {run.path}")
 
 

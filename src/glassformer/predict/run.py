@@ -181,7 +181,8 @@ class Run:
 
     def load_data(self, name: str = "") -> Dataset:
         """A data set as the run's task reads it; without a name, the data the run was trained on."""
-        must_answer(self)
+        if not self.recipe.task.together:
+            must_answer(self)
         tokeniser = tokeniser_of(self) if self.model.input.reads == TEXTS else None
         return load_for(self.recipe, name or self.recipe.data, tokeniser)
 

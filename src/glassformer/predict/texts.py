@@ -6,6 +6,7 @@ span         the piece with the largest p(start) p(end) of all whose start is no
 masked       for every <mask> the likeliest symbols
 next-token   the likeliest symbols to come next, and how well the text itself was foreseen
 translate    the text that is written when every time the likeliest symbol is taken
+answer       the same, behind the prompt
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from glassformer.errors import DataError
 from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.generate.prompts import Prompt
 from glassformer.generate.sampling import Sampling
-from glassformer.generate.text import write
+from glassformer.generate.text import Row, write
 from glassformer.predict.answers import (
     Answer,
     ClassAnswer,
@@ -29,6 +30,7 @@ from glassformer.predict.answers import (
     MaskedAnswer,
     NextAnswer,
     NumbersAnswer,
+    PromptAnswer,
     TranslateAnswer,
 )
 from glassformer.predict.batches import framed_logits, in_batches, logits_of, room
@@ -45,7 +47,7 @@ from glassformer.predict.reading import (
 from glassformer.predict.spans import spanned, tagged
 from glassformer.probabilities import softmax
 from glassformer.train.score import score_of_logits
-from glassformer.train.tasks import Classify, Masked, NextToken, Span, Tag, Task, Translate
+from glassformer.train.tasks import Answering, Classify, Masked, NextToken, Span, Tag, Task, Translate
 from glassformer.train.tasks.sequences import symbol
 
 if TYPE_CHECKING:
@@ -125,13 +127,28 @@ def translated(run: "Run", readings: list[Reading]) -> list[Answer]:
     pad, end = symbol(tokeniser, "pad"), symbol(tokeniser, "end")
     sources = [[*reading.ids, end] for reading in readings]
     check_lengths(readings, sources, context)
-    decoder = JaxDecoder(run.model, run.params, start_token=pad)  # <pad>: as in training
-    found: list[Any] = [None] * len(readings)
-    for numbers, copies in in_batches(sources, partial(room, most=context)):
-        prompts = [Prompt(read=sources[i], before=[pad]) for i in copies]
-        rows = write(decoder, tokeniser, prompts, length=context, sampling=Sampling(greedy=True))
+    rows = written(run, [Prompt(read=source, before=[pad]) for source in sources])  # <pad>: as in training
+    return [TranslateAnswer(tokeniser.decode(row.written), row.ended) for row in rows]
+
+
+def answered(run: "Run", readings: list[Reading]) -> list[Answer]:
+    tokeniser, task = tokeniser_of(run), run.recipe.task
+    assert isinstance(task, Answering)
+    prompts = [task.prompt(tokeniser, reading.ids) for reading in readings]
+    check_lengths(readings, prompts, context_of(run))
+    rows = written(run, [Prompt(read=prompt, before=prompt) for prompt in prompts])
+    return [PromptAnswer(tokeniser.decode(row.written), row.ended) for row in rows]
+
+
+def written(run: "Run", prompts: list[Prompt]) -> list[Row]:
+    """What follows each, when every time the likeliest symbol is taken; as many as fit at most."""
+    tokeniser, context = tokeniser_of(run), context_of(run)
+    decoder = JaxDecoder(run.model, run.params, start_token=tokeniser.id_of("pad") or 0)
+    found: list[Any] = [None] * len(prompts)
+    for numbers, copies in in_batches([prompt.read for prompt in prompts], partial(room, most=context)):
+        rows = write(decoder, tokeniser, [prompts[i] for i in copies], length=context, sampling=Sampling(greedy=True))
         for i, row in zip(numbers, rows, strict=False):  # there may be copies behind
-            found[i] = TranslateAnswer(tokeniser.decode(row.written), row.ended)
+            found[i] = row
     return found
 
 
@@ -142,4 +159,5 @@ OF_TEXTS: dict[type[Task], Callable[["Run", list[Reading]], list[Answer]]] = {
     Masked: filled_in,
     NextToken: continued,
     Translate: translated,
+    Answering: answered,
 }

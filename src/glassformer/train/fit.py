@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import encoded, from_arrays, lasting_name, load_for, resolved
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import with_change
+from glassformer.train.tasks import Task
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -40,10 +42,12 @@ def run_recipe(
 
     def chosen(images: int) -> Recipe:
         if start:
-            return change(recipe_from(start))
+            before = recipe_from(start)
+            return taking_over(change(before), before.task)
         if isinstance(recipe, Recipe):
-            return change(recipe)
-        return change(recipe_file(recipe, images) if isinstance(recipe, Path) else preset(recipe, images))
+            return taking_over(change(recipe))
+        found = recipe_file(recipe, images) if isinstance(recipe, Path) else preset(recipe, images)
+        return taking_over(change(found))
 
     named, listener = chosen(0), listener or Listener()
     data_set = as_dataset(data or named.data, named, tokeniser_from(start) if start else None)
@@ -54,6 +58,10 @@ def run_recipe(
         if seeds:
             return train_many(ready, data_set, folder, seeds, listener)
         return train(ready, data_set, folder, listener)
+
+
+def taking_over(recipe: Recipe, before: Task | None = None) -> Recipe:
+    return replace(recipe, task=recipe.task.starting_from(before))
 
 
 def name_of(recipe: str | Path | Recipe, start: str | Path, ready: Recipe) -> str:
@@ -144,7 +152,7 @@ def go_on_with_many(
         "test_loss_std": over_seeds(std, "test_loss"),
         "train_seconds": sum(run["train_seconds"] for run in runs),
         "epochs": max(run["epochs"] for run in runs),
-        "parameters": runs[0]["parameters"],
+        **{name: runs[0][name] for name in ("parameters", "learning", "optimiser_bytes")},
         "task": runs[0]["task"],
         "engine": runs[0]["engine"],
         "seeds": list(seeds),

@@ -15,10 +15,11 @@ import numpy as np
 import optax
 from jax import lax
 
+from glassformer.train.augment import Augment, Draws, augmented, corners_of, draw
 from glassformer.train.gradient import loss_and_gradient
 from glassformer.train.limits import batch_must_fit
 from glassformer.train.recipe import Recipe
-from glassformer.train.score import Score, score_in_parts, tally
+from glassformer.train.score import Score, Tally, score_in_parts, tally
 from glassformer.train.tasks.task import label_weights
 
 
@@ -49,14 +50,14 @@ class JaxEngine:
         self.recipe, self.seeds = recipe, seeds
         self.take(train)
         self.steps = -(-self.count // recipe.training.samples_of_update)
-        optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
+        optimiser = recipe.learning.transformation(self.steps, recipe.training.epochs)
         optimiser = optimiser if last is None else optax.chain(optimiser, last)
         batch_must_fit(
             recipe, self.samples, lambda params: State(params, optimiser.init(params), self.average(params)), len(seeds)
         )
         self.init_optimiser = self.over_seeds(optimiser.init)
         self.take_steps = self.stepping(partial(take_step, recipe, optimiser))
-        self.tally = self.compiled(self.over_seeds(partial(tally, recipe), in_axes=(0, None, None, None)))
+        self.tally = self.compiled(self.over_seeds(partial(tally_trained, recipe), in_axes=(0, None, None, None)))
 
     def take(self, train: Any) -> None:
         """How many samples there are, and how many an epoch has; all of them on the device."""
@@ -115,6 +116,10 @@ class JaxEngine:
         return score_in_parts(self.tally, self.recipe.task, params, samples)
 
 
+def tally_trained(recipe: Recipe, params: Any, *samples: Any) -> Tally:
+    return tally(recipe, recipe.merged(params), *samples)
+
+
 def take_steps(step: Callable[..., Any], state: State, batches: Batches, first: Any, last: Any) -> tuple[State, Any]:
     """A loop of training steps. Losses of steps outside the chunk are left at zero."""
 
@@ -154,17 +159,17 @@ def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple
 
 
 def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any, Any]:
-    """Loss and gradient of a batch, with its own shifts and its own dropout; the weight of its labels."""
+    """Loss and gradient of a batch, with its own augmentation and its own dropout; the weight of its labels."""
     chosen = batches.order[i]
     key_draw, key_model = keys_of_step(batches.key, i)
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     narrow = jnp.bfloat16 if recipe.engine.precision == "bf16" else None
     weights = label_weights(batch, batches.weights[i])
     loss, dparams = loss_and_gradient(
-        recipe.model,
+        recipe.network,
         recipe.loss,
         in_precision(params, narrow),
-        in_precision(shifted(key_draw, batch.x, recipe.training.shift), narrow),
+        in_precision(augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift), narrow),
         labels=batch.labels,
         weights=weights,
         key=key_model,
@@ -191,26 +196,13 @@ def keys_of_step(key: Any, i: Any) -> Any:
     return jax.random.split(jax.random.fold_in(key, i))
 
 
-def corners_of(key: Any, count: int, most: int) -> Any:
-    """Where each image is cut out of its padded self, (count, 2)."""
-    return jax.random.randint(key, (count, 2), 0, 2 * most + 1)
-
-
 @partial(jax.jit, static_argnums=(1, 2, 3))
 def shifts_of(key: Any, steps: int, batch: int, most: int) -> Any:
     """All corners of an epoch, (steps, batch, 2), for an engine that draws none itself."""
     return jax.vmap(lambda i: corners_of(keys_of_step(key, i)[0], batch, most))(jnp.arange(steps))
 
 
-def shifted(key: Any, images: Any, most: int) -> Any:
-    """Each image moved by up to `most` pixels each way; what comes in at the border is black."""
-    if most == 0:
-        return images
-    rows, columns, channels = images.shape[1:]
-    padded = jnp.pad(images, ((0, 0), (most, most), (most, most), (0, 0)))
-    corners = corners_of(key, len(images), most)
-
-    def cut(image: Any, corner: Any) -> Any:
-        return lax.dynamic_slice(image, (corner[0], corner[1], 0), (rows, columns, channels))
-
-    return jax.vmap(cut)(padded, corners)
+@partial(jax.jit, static_argnums=(1, 2, 3, 4, 5))
+def draws_of(key: Any, steps: int, batch: int, size: tuple[int, int], augment: Augment, shift: int) -> Draws:
+    """All draws of an epoch's augmentation, (steps, batch, …), for an engine that draws none itself."""
+    return jax.vmap(lambda i: draw(keys_of_step(key, i)[0], batch, size, augment, shift))(jnp.arange(steps))

@@ -34,13 +34,13 @@ def batch_must_fit(recipe: Recipe, samples: Any, start: Any, seeds: int) -> None
     if jax.default_backend() != "cpu":
         return
     count = recipe.training.batch
-    params = param_shapes(recipe.model)
+    params, network = param_shapes(recipe.network), recipe.network
     batch = jax.eval_shape(
         lambda samples, key: recipe.task.drawn(samples, jnp.zeros(count, jnp.int32), key), samples, jax.random.key(0)
     )
 
     def forward(params: Any, x: Any, keywords: Any) -> Any:
-        return recipe.model.forward(params, x, **keywords)
+        return network.forward(params, x, **keywords)
 
     traced, (_, cache) = jax.make_jaxpr(forward, return_shape=True)(params, batch.x, batch.keywords)
     kept = sum(bytes for _, bytes in cache_bytes(cache, traced.jaxpr))

@@ -20,6 +20,7 @@ from glassformer.errors import CheckpointError, TrainingError
 from glassformer.layers.contract import param_shapes
 from glassformer.train.engines import Engine, choose, jax_engine, settled
 from glassformer.train.jax_engine import State
+from glassformer.train.limits import bytes_of
 from glassformer.train.nan_report import all_finite, explain, finite_runs
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
@@ -67,7 +68,7 @@ class Trainer:
         """From fresh weights, or from those of the run that a recipe names."""
         runs = zip(self.recipes, self.orders, strict=True)
         self.state = self.engine.start(
-            stacked([warm_start(recipe, order.init(recipe.model)) for recipe, order in runs])
+            stacked([warm_start(recipe, order.init(recipe.network)) for recipe, order in runs])
         )
 
     def run(self) -> None:
@@ -138,7 +139,7 @@ class Loop(Trainer):
 
     @property
     def is_large(self) -> bool:
-        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.state)) > LARGE
+        return bytes_of(self.state) > LARGE
 
     def begin(self) -> None:
         self.start()  # first: it may refuse the recipe
@@ -149,7 +150,7 @@ class Loop(Trainer):
         self.save(self.active)
 
     def resume(self) -> None:
-        init = self.recipes[0].model.init
+        init = self.recipes[0].network.init
         like = jax.eval_shape(
             lambda key: self.engine.start(stacked([init(key)] * len(self.folders))), jax.random.key(0)
         )
@@ -263,7 +264,7 @@ class Loop(Trainer):
             if self.progress[i].best_epoch == self.epoch:  # before the state: killed in between, the epoch is repeated
                 averaged = self.progress[i].best.keeps_average(by_loss=recipe.task.by_loss)
                 kept = jax.device_get(self.one(self.state.ema if averaged else params, i))
-                self.write(self.folders[i].save_model, self.recipes[i], kept, self.data.classes, self.epoch)
+                self.write(self.folders[i].save_tuned, self.recipes[i], kept, self.data.classes, self.epoch)
         self.save(active)
         self.listener.epoch(mean)
         if self.listener.interrupted() and not self.done:
@@ -376,7 +377,10 @@ def goodness(row: Row, by_loss: bool) -> float | None:
 
 def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
     """The outcome of a run, as `--json` prints it. Scores are those of the weights that were kept."""
-    params, best = param_shapes(recipe.model), progress.best
+    params, best = param_shapes(recipe.network), progress.best
+    learns = recipe.learning.learns(params)
+    learning = sum(leaf.size for leaf, flag in zip(*map(jax.tree.leaves, (params, learns)), strict=True) if flag)
+    memory = jax.eval_shape(recipe.learning.transformation(engine.steps, recipe.training.epochs).init, params)
     averaged = best.keeps_average(by_loss=recipe.task.by_loss)
 
     def scores(weights: str, called: str = "") -> dict[str, float | None]:
@@ -391,6 +395,8 @@ def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine
         "best_epoch": progress.best_epoch,
         "train_seconds": sum(row.time for row in progress.rows),
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
+        "learning": learning,
+        "optimiser_bytes": bytes_of(memory),
         "task": recipe.task.name,
         "engine": engine.name,
         "seed": recipe.training.seed,

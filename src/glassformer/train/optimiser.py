@@ -159,7 +159,8 @@ class Optimiser:
                     f"optimiser: no parameter is called {group.pattern!r}{near}; there are {', '.join(tops or names)}"
                 )
         if not any(jax.tree.leaves(self.learns(params))):
-            patterns = ", ".join(repr(group.pattern) for group in self.named if not group.rate)
+            frozen = [repr(group.pattern) for group in self.named if not group.rate]
+            patterns = ", ".join(frozen[:4]) + (", …" if frozen[4:] else "")
             raise SettingError(
                 f"optimiser: every parameter is frozen (by {patterns}), so nothing would learn; name fewer of them"
             )

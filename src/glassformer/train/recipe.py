@@ -1,15 +1,20 @@
 """A recipe: everything that decides how a run turns out, in one typed place. Runs save it, fully resolved."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal
 
 from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.errors import SettingError, at_least
+from glassformer.layers.contract import Layer, param_shapes
 from glassformer.losses import CrossEntropy, LabelSmoothing, Loss
 from glassformer.models import ViT
 from glassformer.models.model import Network
+from glassformer.names import named_leaves
+from glassformer.train.augment import Augment
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.tasks import Classify, Task
+from glassformer.train.tune import Full, Tune
 
 MOST_SEEDS = 10_000
 
@@ -27,6 +32,7 @@ class Training:
     steps: int = 0  # updates in all, of random crops of running text; 0: epochs are counted instead
     score_every: int = 1000  # updates, where steps are counted: what the log calls an epoch
     shift: int = 0  # pixels by which a training image may be moved, at random, each way
+    augment: Augment = field(default_factory=Augment)  # and turned, scaled, sheared, erased in part
     ema: float = 0.0  # what the averaged weights keep of themselves at each update; 0: there are none
 
     def __post_init__(self) -> None:
@@ -89,6 +95,7 @@ class Recipe:
     task: Task = Classify()
     tokeniser: Characters | BytePairs | None = None  # how one is made of the texts; None: there are no texts
     start: str = ""  # the run whose weights it starts from; nothing: from fresh ones
+    tune: Tune = Full()  # which parameters learn, where it starts from a run
     training: Training = field(default_factory=Training)
     optimiser: Optimiser = field(default_factory=Optimiser)
     validation: Validation = field(default_factory=Validation)
@@ -107,6 +114,30 @@ class Recipe:
         return LabelSmoothing(smoothing) if smoothing else chosen
 
     @property
+    def network(self) -> Layer:
+        """What is trained: the model, or what its tuning puts around it."""
+        return self.tune.network(self.model)
+
+    def merged(self, params: Any) -> Any:
+        """The model's params, of those that are trained."""
+        return self.tune.merged(self.model, params)
+
+    @property
+    def learning(self) -> Optimiser:
+        """The optimiser, with all that is not tuned among what it freezes."""
+        frozen = frozen_by(self.tune, self.model)
+        return replace(self.optimiser, freeze=(*self.optimiser.freeze, *frozen)) if frozen else self.optimiser
+
+    @property
     def output_axis(self) -> str:
         """What the last axis of the model's output is: classes, symbols, places, numbers."""
         return self.task.output_axis or self.model.output_axis
+
+
+@lru_cache(maxsize=64)
+def frozen_by(tune: Tune, model: Network) -> tuple[str, ...]:
+    """The names of the network's parameters that do not learn."""
+    if tune == Full():
+        return ()
+    learns = set(tune.learns(model))
+    return tuple(name for name in named_leaves(param_shapes(tune.network(model))) if name not in learns)

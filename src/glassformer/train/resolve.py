@@ -22,13 +22,15 @@ from glassformer.errors import DataError, SettingError
 from glassformer.layers.contract import param_shapes
 from glassformer.models import Network
 from glassformer.reading import expanded
+from glassformer.train.augment import Augment
 from glassformer.train.limits import weights_must_fit
 from glassformer.train.loop import split
 from glassformer.train.recipe import Recipe, Training
 from glassformer.train.settings import must_survive
+from glassformer.train.tune import Full, Tune
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
-ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS}  # of files
+ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS, ".tsv": TEXTS, ".jsonl": TEXTS}  # of files
 
 
 def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> Dataset:
@@ -42,8 +44,8 @@ def load_for(recipe: Recipe, name: str, tokeniser: Tokeniser | None = None) -> D
         if found.holds not in ("", wanted):
             raise not_readable(recipe.model, name, found.holds)
         return found
-    if held(name) not in ("", wanted):
-        raise not_readable(recipe.model, name, held(name))
+    if held(name, wanted) not in ("", wanted):
+        raise not_readable(recipe.model, name, held(name, wanted))
     if is_token_folder(expanded(name)):
         return from_tokens(recipe, name, tokeniser)
     if wanted == IMAGES:
@@ -91,7 +93,7 @@ def encoded(recipe: Recipe, texts: Texts, tokeniser: Tokeniser | None = None) ->
     if tokeniser is None and recipe.start:
         tokeniser = tokeniser_from(recipe.start)  # its weights know these symbols
     if tokeniser is None:
-        strings = [string for example in texts.train for string in (example.text, example.target) if string]
+        strings = [string for example in texts.train for string in recipe.task.strings(example) if string]
         tokeniser = (recipe.tokeniser or Characters()).train(strings, texts.marks)
     train, test, classes = recipe.task.encode(texts, tokeniser, text.context)
     recipe.task.must_have_samples(f"{texts.name}, its training part", train)
@@ -126,6 +128,8 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
         raise not_readable(recipe.model, data.name, data.holds)
     if recipe.training.shift and reads != IMAGES:
         raise SettingError("training: shift moves images, and this model reads none; set it back: training.shift=0")
+    if recipe.training.augment != Augment() and reads != IMAGES:
+        raise SettingError("training: augment changes images, and this model reads none; leave training.augment out")
     if recipe.validation.share:  # now, rather than when the first epoch is over
         for part, samples in zip(("leaves", "holds out"), hold_out(data.train, recipe.validation.share), strict=True):
             recipe.task.must_have_samples(f"{data.name}, what validation {part}", samples)
@@ -133,11 +137,18 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
         recipe = dataclasses.replace(recipe, tokeniser=recipe.tokeniser or Characters())
         if recipe.start:  # its table may be padded with rows that no symbol has
             data = data._replace(vocabulary=recipe_from(recipe.start).model.input.vocabulary)  # pyright: ignore
-    recipe = dataclasses.replace(recipe, model=recipe.model.for_data(data, recipe.task.name))
+    model = recipe.task.fitted(recipe.model.for_data(data, recipe.task.name))
+    recipe = dataclasses.replace(recipe, model=model)
     recipe.loss  # noqa: B018  it may refuse
-    recipe.optimiser.must_name(param_shapes(recipe.model))
+    recipe = dataclasses.replace(recipe, tune=resolved_tune(recipe))
+    recipe.learning.must_name(param_shapes(recipe.network))
     weights_must_fit(recipe.model)
     recipe = dataclasses.replace(recipe, training=with_steps(recipe, data) or with_batch_of(recipe, data))
+    if recipe.training.batch < recipe.task.least:
+        raise SettingError(
+            f"training: batch is {recipe.training.batch}, and {recipe.task.name} compares the samples of a batch with "
+            f"each other; expected {recipe.task.least} or more"
+        )
     must_survive(recipe)
     return recipe
 
@@ -163,6 +174,19 @@ def with_steps(recipe: Recipe, data: Dataset) -> Training | None:
     return dataclasses.replace(training, steps=steps, score_every=every, epochs=-(-steps // every))
 
 
+def resolved_tune(recipe: Recipe) -> Tune:
+    """With the head among what learns, where it belongs to the task or is new."""
+    if recipe.tune == Full():
+        return recipe.tune
+    if not recipe.start:
+        raise SettingError(
+            f"tune: {registry.kind_of(type(recipe.tune))} came, and no run to start from: with fresh weights all "
+            "learns; name a run: --from RUN (in Python start=RUN)"
+        )
+    is_new = type(recipe_from(recipe.start).task) is not type(recipe.task)
+    return recipe.tune.with_head(recipe.model, own=is_new or recipe.output_axis != "symbols")
+
+
 def with_batch_of(recipe: Recipe, data: Dataset) -> Training:
     """A batch of no more samples than an epoch has, and no more batches to an update: memory is taken for all of it."""
     training, (train, _) = recipe.training, split(recipe, data)
@@ -171,7 +195,7 @@ def with_batch_of(recipe: Recipe, data: Dataset) -> Training:
     return dataclasses.replace(training, batch=batch, accumulate=max(1, min(training.accumulate, -(-most // batch))))
 
 
-def held(name: str) -> str:
+def held(name: str, wanted: str) -> str:
     """What data of this name is made of; nothing where it would have to be opened to tell."""
     if name in KNOWN:
         return IMAGES
@@ -180,7 +204,9 @@ def held(name: str) -> str:
     if is_iris(name):
         return ROWS
     path = existing(name)
-    return ENDINGS.get(path.suffix, "") if path is not None and path.is_file() else ""
+    if path is None or not path.is_file() or (path.suffix == ".csv" and wanted == TEXTS):
+        return ""  # CSV may hold numbers, or pairs of texts
+    return ENDINGS.get(path.suffix, "")
 
 
 def not_readable(model: Network, name: str, there: str) -> DataError:

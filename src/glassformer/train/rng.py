@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from glassformer.errors import CheckpointError, SettingError
+from glassformer.layers.contract import Layer
 from glassformer.layers.positions import Positions, Uniform, Xavier
-from glassformer.models.model import Network
 from glassformer.names import named_leaves, with_leaves
 from glassformer.structure import structure
 
@@ -21,7 +21,7 @@ MASK = (1 << 64) - 1
 class Order(Protocol):
     """Where the first weights and the order of the training samples come from."""
 
-    def init(self, model: Network) -> Any: ...
+    def init(self, model: Layer) -> Any: ...
     def shuffled(self, epoch: int, count: int) -> np.ndarray: ...
     def current(self, epoch: int, count: int) -> np.ndarray: ...
     def state(self) -> dict[str, np.ndarray]: ...
@@ -29,7 +29,7 @@ class Order(Protocol):
 
 
 @lru_cache(maxsize=64)
-def compiled_init(model: Network) -> Callable[[Any], Any]:
+def compiled_init(model: Layer) -> Callable[[Any], Any]:
     """Compiled once for all seeds of a model."""
     # run a few times: on a CPU, compiling it well would take three times as long as everything else about it
     quickly = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
@@ -42,7 +42,7 @@ class Threefry:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def init(self, model: Network) -> Any:
+    def init(self, model: Layer) -> Any:
         return compiled_init(model)(jax.random.key(self.seed))
 
     def shuffled(self, epoch: int, count: int) -> np.ndarray:
@@ -79,7 +79,7 @@ class Xorshift:
         low, high = np.float32(-limit), np.float32(limit)
         return (low + (high - low) * unit).reshape(shape)
 
-    def init(self, model: Network) -> Any:
+    def init(self, model: Layer) -> Any:
         """Patch matrix, positions where they are random, q, k, v, the two feed-forward matrices, the classifier."""
         params = Threefry(0).init(model)  # for everything that is not drawn: biases, fixed starts
         leaves = named_leaves(params)

@@ -2,6 +2,7 @@
 
 recipe.toml         fully resolved: enough to repeat the run
 model.safetensors   the best weights by validation (the last, where nothing is held out), averaged if they are no worse
+adapter.safetensors of a run tuned by lora: what it added to the weights that it started from, and the task's head
 state.safetensors   where training stands: weights, optimiser, random state, epoch, step: resume is exact
 tokenizer.json      of a run on texts: its symbols
 log.csv             epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss; of averaged weights ema_…
@@ -32,6 +33,7 @@ from glassformer.train.curves import curves
 from glassformer.train.jax_engine import State
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain, must_survive, to_plain, to_toml
+from glassformer.train.tune import LowRank
 from glassformer.train.weights import FORMAT, fill, load_arrays, must_be_finite, refuse_newer, save_arrays
 
 TOKENISER = "tokenizer.json"
@@ -39,6 +41,7 @@ RECIPE = "recipe.toml"
 SEEDS = "seeds.toml"
 STATE = "state.safetensors"
 WEIGHTS = "model.safetensors"
+ADAPTER = "adapter.safetensors"
 SECONDS = 0.3  # to wait for the lock: who only asks for it (is_live) has it for less
 
 
@@ -165,6 +168,13 @@ class RunFolder:
         engine = replace(recipe.engine, threads=0)  # any number gives the same file
         about = {"config": to_plain(replace(recipe, engine=engine)), "classes": classes, "epoch": epoch}
         save_arrays(self.path / WEIGHTS, named_leaves(params), about)
+
+    def save_tuned(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
+        """As trained: the model's weights with what was learned merged in; an adapter also alone."""
+        if isinstance(recipe.tune, LowRank):
+            adapter = recipe.tune.adapter(recipe.model, params)
+            save_arrays(self.path / ADAPTER, adapter, {"tune": to_plain(recipe.tune), "epoch": epoch})
+        self.save_model(recipe, recipe.merged(params), classes, epoch)
 
     def load_model(self, recipe: Recipe) -> tuple[Any, tuple[str, ...]]:
         """The kept weights, and the names of the classes."""

@@ -32,10 +32,12 @@ class Tally(NamedTuple):
     weight: Any  # of the labels
 
 
-def tally(recipe: "Recipe", params: Any, samples: Any, chosen: Integer[Array, "B"], here: Float[Array, "B"]) -> Tally:
-    """Sums over some samples; those not `here` (0) are padding."""
+def tally(recipe: "Recipe", params: Any, samples: Any, chosen: Integer[Array, "B"], here: Float[Array, "B"]) -> Any:
+    """Sums over some samples, a Tally; those not `here` (0) are padding. Where all are scored together, the output."""
     batch = recipe.task.batch(samples, chosen)
     y, _ = recipe.model.forward(params, batch.x, **batch.keywords)
+    if recipe.task.together:
+        return y.reshape(-1, len(here), *y.shape[1:])
     weights = label_weights(batch, here)
     right = recipe.task.right(y, batch.labels)
     if right is None:
@@ -49,7 +51,7 @@ def tally(recipe: "Recipe", params: Any, samples: Any, chosen: Integer[Array, "B
     return answers._replace(loss=loss, weight=jnp.sum(weights))
 
 
-def score_in_parts(count_up: Callable[..., Tally], task: Task, params: Any, samples: Any) -> Score:
+def score_in_parts(count_up: Callable[..., Any], task: Task, params: Any, samples: Any) -> Score:
     """The score of all samples; `count_up` is `tally` of a recipe, compiled."""
     count = task.count(samples)
     resident = jax.tree.map(jnp.asarray, samples)
@@ -60,7 +62,17 @@ def score_in_parts(count_up: Callable[..., Tally], task: Task, params: Any, samp
         chosen = np.arange(start, start + at_once)
         here = (chosen < count).astype(np.float32)
         parts.append(count_up(params, resident, chosen % count, here))
+    if task.together:
+        return score_together(task, np.concatenate(parts, axis=-2)[..., :count, :], samples)
     return score_of(Tally(*(np.sum([np.asarray(part) for part in sums], axis=0) for sums in zip(*parts, strict=True))))
+
+
+def score_together(task: Task, y: np.ndarray, samples: Any) -> Score:
+    """Of outputs (rows of a sample, samples, C); of several seeds with an axis in front."""
+    if y.ndim == 3:
+        return Score(*task.compared(y.reshape(-1, y.shape[-1]), samples))
+    scores = [score_together(task, one, samples) for one in y]
+    return Score(*map(np.array, zip(*scores, strict=True)))
 
 
 def score_of(sums: Tally) -> Score:

@@ -12,12 +12,20 @@ from glassformer.names import named_leaves, with_leaves
 from glassformer.structure import structure
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_folder import RunFolder
+from glassformer.train.tune import Full
 
 
 def recipe_from(start: str | Path) -> Recipe:
     """The recipe of a run, to start from its weights: without the head that a task has put on its model."""
     recipe = RunFolder(Path(start)).recipe()
-    return dataclasses.replace(recipe, model=recipe.model.backbone, start=str(Path(start).absolute()))
+    native = recipe.engine.name == "native"  # it need not be able to do what is asked for now
+    return dataclasses.replace(
+        recipe,
+        model=recipe.model.backbone,
+        start=str(Path(start).absolute()),
+        tune=Full(),
+        engine=dataclasses.replace(recipe.engine, name="auto") if native else recipe.engine,
+    )
 
 
 def tokeniser_from(start: str | Path) -> Tokeniser | None:
@@ -28,6 +36,11 @@ def warm_start(recipe: Recipe, fresh: Any) -> Any:
     """`fresh`, with the weights of the run that the recipe starts from."""
     if not recipe.start:
         return fresh
+    return recipe.tune.with_base(fresh, with_learned(recipe, recipe.tune.base(fresh)))
+
+
+def with_learned(recipe: Recipe, fresh: Any) -> Any:
+    """The params of the recipe's model."""
     folder = RunFolder(Path(recipe.start))
     before = folder.recipe()
     learned, _ = folder.load_model(before)

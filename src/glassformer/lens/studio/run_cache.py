@@ -82,7 +82,7 @@ def newest(path: Path) -> tuple[int, Run]:
         return kept_weights(path)
     folder = RunFolder(path)
     recipe = folder.recipe()
-    params = fill(param_shapes(recipe.model), arrays, path / STATE)
+    params = recipe.merged(fill(param_shapes(recipe.network), arrays, path / STATE))
     classes = about_file(path / WEIGHTS).get("classes") or map(str, range(recipe.model.input.classes))
     run = Run(path=path, recipe=recipe, params=params, classes=tuple(classes), tokeniser=folder.tokeniser())
     return epoch, on_device(run)

@@ -37,6 +37,8 @@ typedef struct {
     const int32_t *labels;  /* (samples) */
     const int32_t *order;   /* (count): which sample comes when */
     const int32_t *shifts;  /* (count, 2): rows and columns by which each is moved, or NULL */
+    const float *affine;    /* (count, 6): where its pixel at (row, column, 1) comes from, the moves in it; or NULL */
+    const int32_t *erased;  /* (count, 4), with it: first row and column that are erased, and those after the last */
     const float *rates;     /* (last): learning rate of each step */
     const int32_t *ends;    /* of spans of parameters that are decayed, not, decayed, …; the last is PARAMETERS */
     float *params, *m, *v;  /* (PARAMETERS) each; m and v where the optimiser has them */
@@ -53,7 +55,7 @@ typedef struct {
 typedef struct {
     const job *work;
     float *arenas;    /* one for each thread; where columns are cut, one for each group of samples */
-    float *own;       /* (threads): transposed weights, and moved images */
+    float *own;       /* (threads): transposed weights, and augmented images */
     int groups;       /* of samples, in a step but for the last */
     int transposed[MOST_THREADS];  /* the step whose weights a thread has transposed, and 1 more */
     atomic_int done[2 * MOST_SHARDS];  /* of a pair of shards, and of pairs of pairs */
@@ -92,6 +94,31 @@ static void move(input *y, const input *x, int down, int right)
             }
 }
 
+static float pixel(const input *x, int row, int column, int channel)
+{
+    const int inside = row >= 0 && row < ROWS && column >= 0 && column < COLUMNS;
+    return inside ? (float)x[(row * COLUMNS + column) * CHANNELS + channel] : 0.0f;
+}
+
+/* An image under an affine map, bilinear; what comes in at the border is 0, and so is what is erased. */
+static void warp(input *y, const input *x, const float *affine, const int32_t *erased)
+{
+    const float half = (input)0.5f == 0 ? 0.5f : 0.0f; /* bytes are rounded */
+    for (int row = 0; row < ROWS; row++)
+        for (int column = 0; column < COLUMNS; column++) {
+            const float r = fminf(fmaxf(affine[0] * (float)row + affine[1] * (float)column + affine[2], -1.0f), ROWS);
+            const float c = fminf(fmaxf(affine[3] * (float)row + affine[4] * (float)column + affine[5], -1.0f), COLUMNS);
+            const int top = (int)floorf(r), left = (int)floorf(c);
+            const float down = r - (float)top, right = c - (float)left;
+            const int seen = row < erased[0] || column < erased[1] || row >= erased[2] || column >= erased[3];
+            for (int channel = 0; channel < CHANNELS; channel++) {
+                const float above = (1.0f - right) * pixel(x, top, left, channel) + right * pixel(x, top, left + 1, channel);
+                const float below = (1.0f - right) * pixel(x, top + 1, left, channel) + right * pixel(x, top + 1, left + 1, channel);
+                *y++ = (input)(seen ? (1.0f - down) * above + down * below + half : 0.0f);
+            }
+        }
+}
+
 /* Shards are added up in pairs, then pairs of pairs, into the first of them: by whoever has the second one ready. So the
  * sum is the same whoever it was, and most of it is still in its cache. */
 static void add_to_others(training *all, int shard)
@@ -116,7 +143,7 @@ static void take_shard(training *all, int thread, int step, int shard)
 {
     const job *work = all->work;
     float *transposed = all->own + (size_t)thread * OWN, *gradient = gradient_of(work, shard), loss = 0.0f;
-    input *moved = (input *)(transposed + ROUND_UP(TRANSPOSED));
+    input *augmented = (input *)(transposed + ROUND_UP(TRANSPOSED));
     const int begin = step * work->batch, size = size_of(work, step);
     int from, to;
     if (all->transposed[thread] != step + 1) transpose_weights(transposed, work->params);
@@ -134,10 +161,9 @@ static void take_shard(training *all, int thread, int step, int shard)
             images[i] = work->images + (size_t)sample * PIXELS;
             labels[i] = work->labels[sample];
             share[i] = exists ? 1.0f / (float)size : 0.0f;
-            if (work->shifts) {
-                move(moved + i * PIXELS, images[i], work->shifts[2 * at], work->shifts[2 * at + 1]);
-                images[i] = moved + i * PIXELS;
-            }
+            if (work->affine) warp(augmented + i * PIXELS, images[i], work->affine + 6 * (size_t)at, work->erased + 4 * (size_t)at);
+            else if (work->shifts) move(augmented + i * PIXELS, images[i], work->shifts[2 * at], work->shifts[2 * at + 1]);
+            if (work->affine || work->shifts) images[i] = augmented + i * PIXELS;
         }
         forward(arena, work->params, images);
         loss += cross_entropy(arena + DLOGITS, arena + LOGITS, labels, share, SAMPLES, CLASSES, work->smoothing);

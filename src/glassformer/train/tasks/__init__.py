@@ -4,8 +4,10 @@ A task knows nothing of the model but what its forward takes: x, and keywords su
 """
 
 from glassformer.registry import register
+from glassformer.train.tasks.answer import Answering
 from glassformer.train.tasks.classify import Classify
-from glassformer.train.tasks.embed import Embed
+from glassformer.train.tasks.contrast import Contrast
+from glassformer.train.tasks.embed import Embed, Vectors
 from glassformer.train.tasks.masked import Masked
 from glassformer.train.tasks.next_token import NextToken
 from glassformer.train.tasks.regress import Regress
@@ -23,14 +25,18 @@ TASKS: dict[str, type[Task]] = {
     "translate": Translate,
     "regress": Regress,
     "embed": Embed,
+    "contrast": Contrast,
+    "answer": Answering,
 }
 for _name, _cls in TASKS.items():
     register.task(_name)(_cls)
 
 __all__ = [
     "TASKS",
+    "Answering",
     "Batch",
     "Classify",
+    "Contrast",
     "Embed",
     "Masked",
     "NextToken",
@@ -39,4 +45,5 @@ __all__ = [
     "Tag",
     "Task",
     "Translate",
+    "Vectors",
 ]

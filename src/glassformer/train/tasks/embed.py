@@ -14,13 +14,21 @@ from glassformer.train.tasks.task import Batch, Task
 Pooling = Literal["mean", "first"]  # over the tokens that are no padding; the first token's value
 
 
-@dataclass(frozen=True)
-class Embed(Task):
-    pooling: Pooling = "mean"
-    normalise: bool = False  # to a Euclidean length of 1
-    longest: int = 0  # tokens of a text with its frame; 0: as many as the model takes
+class Vectors(Task):
+    """A task that makes one vector of each text; the settings say how."""
+
+    pooling: Pooling | None
+    normalise: bool
+    longest: int
 
     output_axis: ClassVar[str] = "numbers"
+
+
+@dataclass(frozen=True)
+class Embed(Vectors):
+    pooling: Pooling = "mean"  # pyright: ignore[reportIncompatibleVariableOverride]
+    normalise: bool = False  # to a Euclidean length of 1
+    longest: int = 0  # tokens of a text with its frame; 0: as many as the model takes
 
     def __post_init__(self) -> None:
         check_pooling(self.pooling)

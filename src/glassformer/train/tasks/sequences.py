@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.data.texts import Example
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import DataError
 
@@ -53,3 +54,15 @@ def shown(text: str) -> str:
 def must_have(where: str, what: str, there: bool) -> None:
     if not there:
         raise DataError(f"{where}: its texts have no {what}, which this task needs; choose other data, or another task")
+
+
+def must_be_pairs(where: str, examples: Sequence[Example]) -> None:
+    """Two texts each, with something in them."""
+    must_have(where, "second texts: they are no pairs", any(example.target for example in examples) or not examples)
+    for example in examples:
+        if not example.text.strip() or not example.target.strip():
+            side = "first" if not example.text.strip() else "second"
+            other = example.target if side == "first" else example.text
+            raise DataError(
+                f"{where}: the {side} text of a pair is empty, beside {shown(other)}; fill it in, or leave the pair out"
+            )
