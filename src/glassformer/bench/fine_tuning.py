@@ -98,7 +98,7 @@ def ratio_interval(above: list[float], below: list[float]) -> tuple[float, float
     if a <= 0:  # the mean below cannot be told from zero
         return -math.inf, math.inf
     half = math.sqrt(max(b * b - a * c, 0.0))
-    return (b - half) / a, (b + half) / a
+    return float((b - half) / a), float((b + half) / a)
 
 
 def paired_interval(differences: list[float]) -> tuple[float, float]:
