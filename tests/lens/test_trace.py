@@ -90,7 +90,7 @@ def is_seen_as_it_is(case: Case) -> bool:
     return not isinstance(case.layer, Network) or case.layer.to_look_at() == case.layer
 
 
-@pytest.mark.parametrize("case", filter(is_seen_as_it_is, MODELS), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*filter(is_seen_as_it_is, MODELS)], ids=lambda case: case.name)
 def test_every_cache_field_and_gradient_of_a_model_is_there(case: Case) -> None:
     must_hold_everything(case)
 
