@@ -99,7 +99,9 @@ def test_a_mask_goes_through() -> None:
     node = structure(GPT(TEXT, 8, 12, 2, 1), keep=jnp.ones((1, 7), bool))
     mask = node.find("blocks.0").keywords["mask"]
     assert mask == Mask(keep=node.keywords["keep"])
-    assert node.find("blocks.0").first(Attention).keywords["mask"] == Mask(keep=node.keywords["keep"], causal=True)
+    attend = node.first(Attention)
+    assert attend is not None
+    assert attend.keywords["mask"] == Mask(keep=node.keywords["keep"], causal=True)
     assert node.find("blocks.0").x.origin is None
     assert structure(GPT(TEXT, 8, 12, 2, 1)).find("blocks.0").keywords["mask"] is None
 

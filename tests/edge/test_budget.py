@@ -249,7 +249,7 @@ def test_the_nearest_variant_has_the_accuracy_of_a_run_beside(tmp_path: Path, mo
     shallow = nearest("int8", flash=str(weights("int8", middle)))
     assert (shallow.variant.way, shallow.depth, shallow.accuracy) == ("int8", 2, None)
     trained = nearest("full", ram=str(variant("full", middle).ram))
-    assert (trained.variant.way, trained.depth) == ("bias", None)  # rather less training than fewer blocks
+    assert (trained.variant.way, trained.depth) == ("lora", None)  # rather less training than fewer blocks
     flash = str(weights("float", middle))
     monkeypatch.setattr(budget, "quantise", not_possible)
     assert nearest("float", flash=flash).accuracy is None

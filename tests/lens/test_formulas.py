@@ -217,9 +217,10 @@ class Shown(NamedTuple):
 
 @cache
 def shown(view: str) -> Shown:
-    model, rng, keywords = VIEWS[view], np.random.default_rng(0), {}
+    model: Any = VIEWS[view]
+    rng, keywords = np.random.default_rng(0), {}
     ids = rng.integers(0, 11, (1, 6)).astype(np.int32)
-    if not isinstance(model, Network):
+    if not isinstance(VIEWS[view], Network):
         x: Any = rng.normal(size=(1, 5, 4)).astype(np.float32)
         keywords = {"mask": Mask(window=2, global_tokens=1)} if view == "banded" else {}
     elif "images" in model.__dataclass_fields__:

@@ -22,7 +22,7 @@ from glassformer.models.summary import summarise
 from glassformer.names import gradient_name, named_leaves, tag
 from glassformer.train.gradient import loss_and_gradient
 
-STATISTICS = ("std_inv", "rms_inv", "lse", "share")  # their gradient is inside dx (tests/contract/test_names.py)
+STATISTICS = ("std_inv", "rms_inv", "norm_inv", "lse", "share")  # their gradient is inside dx (tests/contract/test_names.py)
 SMALL = ViT(Images((8, 12, 1), classes=5), width=8, hidden=7, heads=2)
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 8, 12, 1), dtype=np.uint8)
 LABELS = np.array([1, 4, 0])
@@ -90,7 +90,7 @@ def is_seen_as_it_is(case: Case) -> bool:
     return not isinstance(case.layer, Network) or case.layer.to_look_at() == case.layer
 
 
-@pytest.mark.parametrize("case", filter(is_seen_as_it_is, MODELS), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*filter(is_seen_as_it_is, MODELS)], ids=lambda case: case.name)
 def test_every_cache_field_and_gradient_of_a_model_is_there(case: Case) -> None:
     must_hold_everything(case)
 

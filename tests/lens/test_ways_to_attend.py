@@ -19,7 +19,7 @@ from glassformer.names import named_leaves
 
 WORDS = Text(vocabulary=11, context=8)
 PLAIN = GPT(WORDS, width=12, hidden=10, heads=3, depth=2, window=3, global_tokens=1)
-IDS = np.random.default_rng(0).integers(0, 11, (1, 7)).astype(np.int32)
+IDS: Any = np.random.default_rng(0).integers(0, 11, (1, 7)).astype(np.int32)
 LABELS = np.roll(IDS, -1, axis=1)
 
 

@@ -74,9 +74,9 @@ def test_a_run_keeps_how_it_attends(tmp_path: Path) -> None:
     recipe = with_changes(small_recipe("vit", epochs=1), changes)
     recipe = replace(recipe, engine=replace(recipe.engine, name="jax", threads=0))
     fit.train(recipe, small_data(), tmp_path / "run", Listener())
-    run = load(tmp_path / "run")
-    assert run.recipe.model.attend.called == "banded attention"
-    assert (run.recipe.model.window, run.recipe.model.global_tokens, run.recipe.model.checkpoint) == (2, 1, True)
+    model: Any = load(tmp_path / "run").recipe.model
+    assert model.attend.called == "banded attention"
+    assert (model.window, model.global_tokens, model.checkpoint) == (2, 1, True)
 
 
 def test_a_recipe_of_before_means_plain_attention() -> None:
@@ -128,7 +128,8 @@ def test_settings_that_do_not_go_together_are_refused_before_training(
 )
 def test_what_c_does_not_have_is_left_to_jax(changes: dict[str, Any], message: str) -> None:
     recipe = small_recipe("vit")
-    recipe = resolved(replace(recipe, model=replace(recipe.model, **changes)), small_data())
+    model: Any = recipe.model
+    recipe = resolved(replace(recipe, model=replace(model, **changes)), small_data())
     heard: list[str] = []
     assert engine_of(recipe, "auto", heard.append).name == "jax"
     assert [line.startswith(f"engine jax: {message}") for line in heard] == [True]
@@ -138,7 +139,8 @@ def test_what_c_does_not_have_is_left_to_jax(changes: dict[str, Any], message: s
 
 def test_c_computes_blockwise_attention_plainly() -> None:
     recipe = small_recipe("vit")
-    model = replace(recipe.model, attend=BlockwiseAttention(), checkpoint=True)
+    plain: Any = recipe.model
+    model = replace(plain, attend=BlockwiseAttention(), checkpoint=True)
     recipe = resolved(replace(recipe, model=model), small_data())
     assert engine_of(recipe, "native").name == "native"
 

@@ -26,6 +26,7 @@ from glassformer.train.warm_start import recipe_from
 PRESET = "bert-nano"
 ADAPTED = ("*.w_q", "*.w_v", "*.embed.emb")  # a language shows in its characters: without their table little is gained
 POOLED = LowRank(targets=(*ADAPTED, "head.pool.w"), also=("head.classify.*", "head.pool.b"))
+ATTENTION = LowRank(targets=("*.attn.w_?", "*.embed.emb"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Tuning:
 
 TUNINGS = (
     Tuning("places", reading=15, task="classify", labelled=1000, epochs=10, lr=1e-3, lora=POOLED),
-    Tuning("dates", reading=3, task="tag", labelled=200, epochs=8, lr=1.5e-3),
+    Tuning("dates", reading=3, task="tag", labelled=200, epochs=8, lr=1.5e-3, lora=ATTENTION, lora_lr=1e-2),
 )
 
 
@@ -98,7 +99,7 @@ def ratio_interval(above: list[float], below: list[float]) -> tuple[float, float
     if a <= 0:  # the mean below cannot be told from zero
         return -math.inf, math.inf
     half = math.sqrt(max(b * b - a * c, 0.0))
-    return (b - half) / a, (b + half) / a
+    return float((b - half) / a), float((b + half) / a)
 
 
 def paired_interval(differences: list[float]) -> tuple[float, float]:
