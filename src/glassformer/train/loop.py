@@ -202,7 +202,8 @@ class Loop(Trainer):
         counts = np.minimum(self.engine.count - np.arange(first, self.step) * batch, batch)
         self.loss_sum, self.seconds = self.loss_sum + losses @ counts, self.seconds + seconds
         taken = self.step - first
-        self.steps_at_once = max(1, min(4 * taken, round(taken * CHUNK_SECONDS / max(seconds, 1e-9))))
+        wanted = 4 * CHUNK_SECONDS if self.is_large else CHUNK_SECONDS  # at its end a device waits for the host
+        self.steps_at_once = max(1, min(4 * taken, round(taken * wanted / max(seconds, 1e-9))))
         mean = float(self.loss_sum.mean()) / min(self.step * batch, self.engine.count)
         speed = len(self.folders) * counts.sum() / max(seconds, 1e-9)
         self.listener.chunk(epoch, self.step, self.engine.steps, mean, speed)
