@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.errors import at_least
+from glassformer.layers.layout import in_order
 from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Integer, Key
@@ -42,11 +43,11 @@ class Embedding:
     def forward(self, params: Params, x: Integer[Array, "B T"]) -> tuple[Float[Array, "B T C"], Cache]:
         ids = tag("ids", x)
         known = (ids >= 0) & (ids < self.vocabulary)  # an id outside the table shows at once, as NaN
-        y = tag("y", jnp.where(known[..., None], params.emb[ids], jnp.nan))
+        y = tag("y", in_order(jnp.where(known[..., None], params.emb[ids], jnp.nan)))
         return y, Cache(ids=ids)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[None, Params]:
         dy = tag("dy", dy)
         # y = emb[ids]
-        demb = jnp.zeros_like(wide(params.emb)).at[cache.ids].add(wide(dy))
+        demb = jnp.zeros_like(wide(params.emb)).at[cache.ids].add(wide(in_order(dy)))
         return None, Params(emb=demb)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from glassformer.errors import SettingError, ShapeError, expect
 from glassformer.layers.linear import xavier
+from glassformer.layers.layout import in_order
 from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.registry import register
@@ -126,7 +127,7 @@ class Positions:
         pos = params.pos
         if pos is None:
             pos = self.pos.astype(x.dtype)
-        y = tag("y", x + pos[:came])
+        y = tag("y", in_order(x + pos[:came]))
         return y, None
 
     def backward(self, params: Params, cache: None, dy: Float[Array, "B T C"]) -> tuple[Float[Array, "B T C"], Params]:
@@ -134,7 +135,7 @@ class Positions:
         # y = x + pos[:T]
         if params.pos is None:
             return dy, Params(pos=None)
-        dpos = jnp.sum(wide(dy), axis=0)
+        dpos = jnp.sum(wide(in_order(dy)), axis=0)
         if dy.shape[1] < self.tokens:  # rows beyond this sequence were not used
             dpos = jnp.zeros_like(wide(params.pos)).at[: dy.shape[1]].set(dpos)
         return dy, Params(pos=dpos)
