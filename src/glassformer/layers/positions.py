@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.errors import SettingError, ShapeError, expect
-from glassformer.layers.linear import xavier
 from glassformer.layers.layout import in_order
+from glassformer.layers.linear import xavier
 from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.registry import register
