@@ -5,7 +5,8 @@ backward   dbase = dw                da = scale * dw @ b^T      db = scale * a^T
 
 So for every target matrix; with w the inner layer computes as with its own, and dw is what its own backward gives. b
 starts at zero, so that the first answers are those of the inner layer. Who tunes lets a and b learn and keeps the base
-as it is; gradients that nobody reads are removed by the compiler. Values have the inner layer's names. Derived in docs/derivations/lora.md.
+as it is; gradients that nobody reads are removed by the compiler. Values have the inner layer's names. Derived in
+docs/derivations/lora.md.
 """
 
 from dataclasses import dataclass
