@@ -1,11 +1,12 @@
 """LoRA: any layer, some of whose matrices are tuned by adding a product of two thin ones. Hu et al., 2021.
 
-forward    w = base + scale * a @ b      for every target matrix      y = inner(w, x)      scale = alpha / rank
-backward   dbase = dw                    da = scale * dw @ b^T        db = scale * a^T @ dw
+forward    scale = alpha / rank      w = base + scale * a @ b
+backward   dbase = dw                da = scale * dw @ b^T      db = scale * a^T @ dw
 
-dw is what the inner layer's own backward gives for the adapted matrix. b starts at zero, so that the first answers are
-those of the inner layer. Who tunes lets a and b learn and keeps the base as it is; gradients that nobody reads are
-removed by the compiler. Values have the inner layer's names. Derived in docs/derivations/lora.md.
+So for every target matrix; with w the inner layer computes as with its own, and dw is what its own backward gives. b
+starts at zero, so that the first answers are those of the inner layer. Who tunes lets a and b learn and keeps the base
+as it is; gradients that nobody reads are removed by the compiler. Values have the inner layer's names. Derived in
+docs/derivations/lora.md.
 """
 
 from dataclasses import dataclass
