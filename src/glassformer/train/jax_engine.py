@@ -15,9 +15,12 @@ import numpy as np
 import optax
 from jax import lax
 
+from glassformer.errors import SettingError
+from glassformer.models.stack import stacked
 from glassformer.train.augment import Augment, Draws, augmented, corners_of, draw
 from glassformer.train.gradient import loss_and_gradient
 from glassformer.train.limits import batch_must_fit
+from glassformer.train.optimiser import PRESETS
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, Tally, score_in_parts, tally
 from glassformer.train.tasks.task import label_weights
@@ -48,6 +51,7 @@ class JaxEngine:
     ) -> None:
         """`last` is put behind the recipe's optimiser."""
         self.recipe, self.seeds = recipe, seeds
+        scan_must_be_possible(recipe, seeds)
         self.take(train)
         self.steps = -(-self.count // recipe.training.samples_of_update)
         optimiser = recipe.learning.transformation(self.steps, recipe.training.epochs)
@@ -80,7 +84,12 @@ class JaxEngine:
         return jax.jit(function, compiler_options=flags, **options)
 
     def start(self, params: Any) -> State:
+        params = self.place(params)
         return State(params=params, optimiser=self.init_optimiser(params), ema=self.average(params))
+
+    def place(self, state: Any) -> Any:
+        """A state from anywhere, or its parameters, as it is trained."""
+        return jax.tree.map(jnp.asarray, stacked(state) if self.recipe.engine.scan else state)
 
     def average(self, params: Any) -> Any:
         """Averaged weights begin as the first ones; a copy, because a step gives its state away."""
@@ -114,6 +123,20 @@ class JaxEngine:
     def score(self, params: Any, samples: Any) -> Score:
         """How well the samples are answered: numbers, or one for each seed."""
         return score_in_parts(self.tally, self.recipe.task, params, samples)
+
+
+def scan_must_be_possible(recipe: Recipe, seeds: tuple[int, ...]) -> None:
+    leave, optimiser = "set engine.scan=false", recipe.optimiser.name
+    if not recipe.engine.scan:
+        return
+    if not recipe.model.has_stack:
+        raise SettingError(
+            f"engine.scan: the blocks of {type(recipe.model).__name__} are no Stack (models/stack.py); {leave}"
+        )
+    if optimiser not in PRESETS:  # these treat each number by itself; others may look at a whole array
+        raise SettingError(f"engine.scan: it goes with {', '.join(PRESETS)}, and the optimiser is {optimiser}; {leave}")
+    if seeds[1:]:
+        raise SettingError(f"engine.scan: it is for one run, and {len(seeds)} seeds came; {leave}")
 
 
 def tally_trained(recipe: Recipe, params: Any, *samples: Any) -> Tally:

@@ -18,6 +18,7 @@ import numpy as np
 from glassformer.data.dataset import Dataset, cut, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
 from glassformer.layers.contract import param_shapes
+from glassformer.models.stack import unstacked
 from glassformer.train.engines import Engine, choose, jax_engine, settled
 from glassformer.train.jax_engine import State
 from glassformer.train.limits import bytes_of
@@ -154,7 +155,7 @@ class Loop(Trainer):
         like = jax.eval_shape(
             lambda key: self.engine.start(stacked([init(key)] * len(self.folders))), jax.random.key(0)
         )
-        state, random_states, progress = self.folder.load_states(like, len(self.folders))
+        state, random_states, progress = self.folder.load_states(unstacked(like), len(self.folders))
         if progress[0].data_digest not in ("", self.progress[0].data_digest):
             raise CheckpointError(
                 f"{self.folder.path}: the training data of {self.recipes[0].data} is not what the run was "
@@ -171,7 +172,7 @@ class Loop(Trainer):
         self.seconds = last.seconds * len(self.folders)
         for order, random_state in zip(self.orders, random_states, strict=True):
             order.restore(random_state)
-        self.state = jax.tree.map(jnp.asarray, state)
+        self.state = self.engine.place(state)
         if self.folders[1:]:  # killed between the state of all and those of each
             self.save([i for i, one in enumerate(progress) if (one.epoch, one.step) == (last.epoch, last.step)])
 
