@@ -150,7 +150,8 @@ def made_from(tokeniser: Tokeniser | Characters | BytePairs, pieces: list[Piece]
         return tokeniser
     count = max(1, SAMPLE // PIECE)
     sample = pieces if len(pieces) <= count else [pieces[i * len(pieces) // count] for i in range(count)]
-    return tokeniser.train(text for piece in sample for text, _ in documents(piece))
+    texts = (text for piece in sample for text, _ in documents(piece))
+    return tokeniser.train(part for text in texts for part in short(text))  # of long ones it keeps 40 times their size
 
 
 def largest(tokeniser: Tokeniser) -> int:
@@ -180,7 +181,7 @@ def make_shard(job: tuple[int, Piece, Path, str]) -> Made:
     end, unknown = tokeniser.id_of("end"), tokeniser.id_of("unknown")
     parts: list[np.ndarray] = []
     for text, over in documents(piece):
-        parts += [np.array(tokeniser.encode(part), dtype) for part in short(text)]
+        parts += [np.array(tokeniser.encode_long(part), dtype) for part in short(text)]
         parts += [np.array([end], dtype)] * over
     tokens = np.concatenate(parts)
     content = BytesIO()
