@@ -1,7 +1,7 @@
 """Placement: where the arrays of a training run lie on a mesh of devices. It follows from the axis letters.
 
 data     the batch is split; parameters are on every device
-fsdp     the batch is split, and so are parameters and what the optimiser remembers: a part is gathered when it is at work
+fsdp     the batch is split, and so are parameters and what the optimiser remembers; a part is gathered while at work
 model    tensor parallel: heads, the width of the feed-forward layer and the vocabulary are split
 
 The Params of a layer name the axes of every array, `Float[Array, "C A"]`; RULES say which letter lies on which axis of
@@ -18,16 +18,17 @@ from typing import Any, get_args, get_type_hints
 import jax
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from glassformer.errors import SettingError
+from glassformer.layers.sharding import BATCH
 from glassformer.models.model import Network
 from glassformer.names import Call, nearest, watching
 from glassformer.structure import structure
 
 AXES = ("data", "fsdp", "model")
-BATCH = ("data", "fsdp")  # the batch is split over both
 # Of each mesh axis the letters that may lie on it (shapes.py): of an array's axes, the first that divides.
 RULES = {
     "model": ("A", "E", "F", "H", "V"),
@@ -212,7 +213,7 @@ class Placement:
 
 
 def put(leaf: Any, sharding: NamedSharding) -> jax.Array:
-    if isinstance(leaf, jax.core.Tracer):  # only shapes are asked for
+    if isinstance(leaf, Tracer):  # only shapes are asked for
         return leaf
     if isinstance(leaf, jax.Array) and (sharding.is_fully_addressable or not leaf.is_fully_addressable):
         return jax.device_put(leaf, sharding)
