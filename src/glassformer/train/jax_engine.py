@@ -131,19 +131,13 @@ class JaxEngine:
 
 def placement_of(recipe: Recipe, seeds: tuple[int, ...]) -> Placement | None:
     """Where the arrays of a run lie; None: on one device. What a mesh cannot do is refused."""
-    placement, batch = recipe.placement, recipe.training.batch
-    if placement is None:
-        return None
-    if seeds[1:]:
-        raise SettingError(
-            f"engine.mesh: {recipe.engine.mesh} is for one run, and {len(seeds)} seeds came; train them one by one, --seed"
-        )
-    if batch % placement.batch_parts:
-        parts = placement.batch_parts
-        raise SettingError(
-            f"engine.mesh: {recipe.engine.mesh} splits a batch into {parts} parts, and training.batch is {batch}; "
-            f"try --batch {-(-batch // parts) * parts}"
-        )
+    placement = recipe.placement
+    if placement is not None:
+        placement.must_split(recipe.training.batch)
+        if seeds[1:]:
+            raise SettingError(
+                f"engine.mesh: {placement.name} is for one run, and {len(seeds)} seeds came; train one by one: --seed"
+            )
     return placement
 
 

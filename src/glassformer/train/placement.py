@@ -101,8 +101,10 @@ def head_widths(model: Network) -> tuple[int, ...]:
 class Placement:
     """Where arrays lie, by their letters. Without devices it can still be asked."""
 
-    def __init__(self, sizes: dict[str, int], head_widths: tuple[int, ...] = (), mesh: Mesh | None = None) -> None:
-        self.sizes, self.head_widths, self.mesh = sizes, head_widths, mesh
+    def __init__(
+        self, name: str, sizes: dict[str, int], head_widths: tuple[int, ...] = (), mesh: Mesh | None = None
+    ) -> None:
+        self.name, self.sizes, self.head_widths, self.mesh = name, sizes, head_widths, mesh
         self.batch_axes = tuple(axis for axis in BATCH if sizes.get(axis, 1) > 1)
         self.is_at_use = False
 
@@ -110,6 +112,15 @@ class Placement:
     def batch_parts(self) -> int:
         """Into how many parts a batch is split."""
         return prod(self.sizes[axis] for axis in self.batch_axes)
+
+    def must_split(self, batch: int) -> None:
+        """Refuse a batch of which devices would have unequal parts."""
+        parts = self.batch_parts
+        if batch % parts:
+            raise SettingError(
+                f"engine.mesh: {self.name} splits a batch into {parts} parts, and training.batch is {batch}; "
+                f"try --batch {-(-batch // parts) * parts}"
+            )
 
     def divides(self, letter: str, size: int, parts: int) -> bool:
         units = self.head_widths if letter in SIDE_BY_SIDE else ()
@@ -145,6 +156,17 @@ class Placement:
         if words[:1] == ["B"] and self.batch_axes and shape[0] % self.batch_parts == 0:
             found[0] = self.batch_axes
         return P(*found)
+
+    def bytes_on_device(self, shape: tuple[int, ...], spec: Any, itemsize: int) -> int:
+        return prod(shape) * itemsize // prod(self.sizes[axis] for axis in spec if axis)
+
+    def bytes_stored(self, tree: Any) -> int:
+        """Of parameters, or a state of them, on one device."""
+        leaves = zip(*map(jax.tree.leaves, (tree, letters_of(tree))), strict=True)
+        return sum(
+            self.bytes_on_device(leaf.shape, self.stored(letters, leaf.shape), leaf.dtype.itemsize)
+            for leaf, letters in leaves
+        )
 
     def shardings(self, tree: Any) -> Any:
         """Of parameters, or a state of them."""
@@ -241,4 +263,4 @@ def placement_for(mesh: str, model: Network) -> Placement | None:
         )
     shape = tuple(sizes.get(axis, 1) for axis in AXES)
     grid = jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:wanted])
-    return Placement(sizes, head_widths(model), grid)
+    return Placement(mesh, sizes, head_widths(model), grid)
