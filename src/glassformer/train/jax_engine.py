@@ -206,8 +206,9 @@ def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tupl
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     narrow = jnp.bfloat16 if recipe.engine.precision == "bf16" else None
     weights = label_weights(batch, here)
-    given = augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift), batch.labels, weights
-    x, labels, weights = given if placement is None else placement.split(given)
+    x = augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift)
+    given = x, batch.labels, weights, batch.keywords
+    x, labels, weights, keywords = given if placement is None else placement.split(given)
     with nullcontext() if placement is None else placement.working():
         loss, dparams = loss_and_gradient(
             recipe.network,
@@ -217,7 +218,7 @@ def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tupl
             labels=labels,
             weights=weights,
             key=key_model,
-            **batch.keywords,
+            **keywords,
         )
     dparams = in_precision(dparams, narrow and jnp.float32)
     return loss, dparams if placement is None else placement.keep(dparams), jnp.sum(weights)

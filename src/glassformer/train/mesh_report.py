@@ -20,7 +20,7 @@ from glassformer.layers.contract import param_shapes
 from glassformer.names import named_leaves
 from glassformer.structure import Node, structure
 from glassformer.tables import text_table
-from glassformer.train.placement import Placement, head_widths, letters_of, parse_mesh
+from glassformer.train.placement import RULES, Placement, head_widths, letters_of, parse_mesh
 from glassformer.train.recipe import Recipe
 
 WIDE = 4  # bytes of a float32
@@ -40,9 +40,15 @@ class Row:
     bytes: int  # of all of them, on one device
 
     @property
+    def letters(self) -> list[str]:
+        """Of each axis; those of stacked layers have none in front."""
+        words = self.axes.split()
+        return [""] * (len(self.shape) - len(words)) + words
+
+    @property
     def where(self) -> str:
-        letters = self.axes.split() or [""] * len(self.on)
-        return ", ".join(f"{letter} on {axis}" for letter, axis in zip(letters, self.on, strict=True) if axis) or WHOLE
+        places = zip(self.letters, self.on, strict=True)
+        return ", ".join(f"{letter} on {axis}" for letter, axis in places if axis) or WHOLE
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,16 @@ class MeshReport:
         """Parameters whose layers name no axes."""
         return [row.name for row in self.rows if not row.axes and row.shape]
 
+    @property
+    def undivided(self) -> list[str]:
+        """Parameters with a letter that lies on an axis of this mesh, where it divides."""
+        return [
+            f"{row.name} over {axis}"
+            for axis, size in parse_mesh(self.mesh).items()
+            for row in self.rows
+            if size > 1 and axis in RULES and axis not in row.on and set(row.letters) & set(RULES[axis])
+        ]
+
     def table(self) -> str:
         cells = [
             [row.name, row.axes or "-", "x".join(map(str, row.shape)), row.where, f"{row.times}", f"{row.bytes:,}"]
@@ -95,6 +111,8 @@ class MeshReport:
                 total=["total", "", f"{self.sent:,}"],
             ),
         ]
+        if self.undivided:
+            lines.append(f"does not divide, so whole on every device: {', '.join(self.undivided)}")
         if self.undeclared:
             lines.append(f"no axis letters, so whole on every device: {', '.join(self.undeclared)}")
         return "\n".join(lines)

@@ -32,9 +32,10 @@ AXES = ("data", "fsdp", "model")
 # Of each mesh axis the letters that may lie on it (shapes.py): of an array's axes, the first that divides.
 RULES = {
     "model": ("A", "E", "F", "H", "V"),
-    "fsdp": ("C", "I", "O", "M"),
+    "fsdp": ("C", "I", "O", "F", "A", "E", "V", "M"),
 }
 SIDE_BY_SIDE = ("A", "E")  # heads of D each: they are cut between heads
+LEAST_ROWS = 64  # of a table (V) on a device: BERT's two segments are not worth a reduction of activations
 EXAMPLE = "such as data=4,model=2"
 SIMULATE = "to try it out on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={} before the command"
 
@@ -122,8 +123,12 @@ class Placement:
                 f"try --batch {-(-batch // parts) * parts}"
             )
 
-    def divides(self, letter: str, size: int, parts: int) -> bool:
-        units = self.head_widths if letter in SIDE_BY_SIDE else ()
+    def divides(self, letter: str, size: int, axis: str) -> bool:
+        """Over the model axis a layer works on its part: so heads are whole there, and tables not small."""
+        parts = self.sizes.get(axis, 1)
+        if axis == "model" and letter == "V" and size < LEAST_ROWS * parts:
+            return False
+        units = self.head_widths if axis == "model" and letter in SIDE_BY_SIDE else ()
         return size % parts == 0 and all(size % unit == 0 and size // unit % parts == 0 for unit in units)
 
     def stored(self, letters: str, shape: tuple[int, ...]) -> P:
@@ -143,15 +148,11 @@ class Placement:
         if len(words) > len(shape):  # not the array that was declared
             return P(*found)
         for axis in axes:
-            parts = self.sizes.get(axis, 1)
             free = [i for i, place in enumerate(found) if place is None]
             fits = [
-                i
-                for letter in RULES[axis]
-                for i in free
-                if parts > 1 and words[i] == letter and self.divides(letter, shape[i], parts)
+                i for letter in RULES[axis] for i in free if words[i] == letter and self.divides(letter, shape[i], axis)
             ]
-            if fits:
+            if fits and self.sizes.get(axis, 1) > 1:
                 found[fits[0]] = axis
         if words[:1] == ["B"] and self.batch_axes and shape[0] % self.batch_parts == 0:
             found[0] = self.batch_axes
