@@ -9,7 +9,7 @@ gradients made of them: the cache holds dx and demb for dloss = 1, and backward 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +50,7 @@ class HeadAndLoss:
         share = shares(wide(x.x), weights)
         flat = [each.reshape(parts, -1, *each.shape[labels.ndim :]) for each in (x.x, labels, share)]
         tokens = flat[0].shape[1]
-        pieces = tuple(cut(each, min(self.piece, tokens), axis=1) for each in flat)
+        pieces: Any = tuple(cut(each, min(self.piece, tokens), axis=1) for each in flat)
 
         def one(demb: Array, now: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
             x, labels, share = now
@@ -63,7 +63,7 @@ class HeadAndLoss:
             return demb + wide_product(dlogits.T, x), (loss, dlogits @ emb)
 
         if parts == 1:
-            demb, (losses, dx) = lax.scan(one, jnp.zeros_like(wide(emb)), tuple(each[:, 0] for each in pieces))
+            demb, (losses, dx) = lax.scan(one, jnp.zeros_like(wide(emb)), jax.tree.map(lambda each: each[:, 0], pieces))
             dx = dx[:, None]
         else:  # every device its own part of the batch, with a demb of its own: they are summed once, at the end
             demb, (losses, dx) = lax.scan(jax.vmap(one), jnp.zeros((parts, *emb.shape), wide(emb).dtype), pieces)
