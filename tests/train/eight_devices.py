@@ -13,7 +13,7 @@ from tests.train.small import small_data, small_recipe
 
 from glassformer.data.tokenise import tokenise
 from glassformer.data.tokeniser_training import Characters
-from glassformer.layers import BandedAttention, BlockwiseAttention, LinearAttention, Rotary
+from glassformer.layers import BandedAttention, BlockwiseAttention, LinearAttention, Rotary, attention
 from glassformer.layers.contract import param_shapes
 from glassformer.losses import HeadAndLoss
 from glassformer.models import BERT, GPT, Text, ViT
@@ -36,7 +36,7 @@ VOCABULARY, TOKENS, BATCH = 256, 12, 8
 SIZES: dict[str, Any] = {"width": 32, "hidden": 48, "heads": 4}
 TEXT = Text(vocabulary=VOCABULARY, context=TOKENS)
 MODELS = {
-    "gpt": GPT(TEXT, **SIZES, depth=2, dropout=0.1),
+    "gpt": GPT(TEXT, **SIZES, depth=1, dropout=0.1),
     "bert": BERTFor(BERT(TEXT, **SIZES, depth=1, dropout=0.1), MaskedHead(32, VOCABULARY)),
     "vit": ViT(Images((8, 8, 1), 3), **SIZES, patch_size=2, depth=1),
 }
@@ -158,16 +158,20 @@ def test_fsdp_only_weights_are_gathered_each_at_most_twice() -> None:
         {"attend": BlockwiseAttention(block=5)},
         {"attend": BandedAttention(), "window": 3, "global_tokens": 1},
         {"attend": LinearAttention(block=5)},
-        {"rotary": Rotary()},
-        {"checkpoint": True},
-        {"tied": False},
+        {"rotary": Rotary(), "checkpoint": True, "tied": False},
     ],
-    ids=lambda changes: next(iter(changes.values())).__class__.__name__ + next(iter(changes)),
+    ids=("blockwise", "banded", "linear", "rotary"),
 )
 def test_batch_and_heads_stay_apart_in_every_way_to_attend(changes: dict[str, Any]) -> None:
     model = replace(GPT(TEXT, **SIZES, depth=1), **changes)
     sent = assert_as_on_one_device("gpt", "data=2,model=4", model)
     assert not of_activations(sent, "all-gather")
+
+
+def test_joined_batch_and_heads_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "is_sharded", lambda: False)
+    _, _, sent = gradient_of("gpt", "data=2,model=4", GPT(TEXT, **SIZES, depth=1))
+    assert of_activations(sent, "all-gather")
 
 
 def test_head_and_loss_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
