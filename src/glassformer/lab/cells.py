@@ -34,6 +34,7 @@ ADDED = (
     ("training", "score_every", 1000),
     ("engine", "precision", "float32"),
     ("training", "augment", to_plain(Augment())),
+    *((part, "multiple", 1) for part in ("model.text", "model.bert.text")),
     *(
         (model, name, default)
         for model in ("model", "model.bert")
