@@ -31,8 +31,8 @@ class GELUTanh:
 
     def forward(self, params: None, x: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
         x = tag("x", x)
-        gate = tag("gate", gate_of(wide(x)).astype(x.dtype))
-        y = tag("y", (wide(x) * gate_of(wide(x))).astype(x.dtype))
+        gate = tag("gate", gate_of(wide(x)))
+        y = tag("y", (wide(x) * gate).astype(x.dtype))
         return y, Cache(x=x, gate=None if is_narrow(x.dtype) else gate)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:

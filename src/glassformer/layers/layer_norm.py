@@ -47,9 +47,9 @@ class LayerNorm:
         centred = x - as_stored(jnp.mean(x, axis=-1, keepdims=True), narrow)
         std_inv = lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + self.eps)
         std_inv = tag("std_inv", as_stored(std_inv, narrow))
-        xhat = tag("xhat", (centred * std_inv).astype(narrow))
-        y = tag("y", (centred * std_inv * params.gain + params.bias).astype(narrow))
-        return y, Cache(xhat=xhat, std_inv=std_inv)
+        xhat = tag("xhat", centred * std_inv)
+        y = tag("y", (xhat * params.gain + params.bias).astype(narrow))
+        return y, Cache(xhat=xhat.astype(narrow), std_inv=std_inv)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Params]:
         dy = tag("dy", dy)
