@@ -171,7 +171,7 @@ class Loop(Trainer):
         self.seconds = last.seconds * len(self.folders)
         for order, random_state in zip(self.orders, random_states, strict=True):
             order.restore(random_state)
-        self.state = jax.tree.map(jnp.asarray, state)
+        self.state = self.engine.place(state)
         if self.folders[1:]:  # killed between the state of all and those of each
             self.save([i for i, one in enumerate(progress) if (one.epoch, one.step) == (last.epoch, last.step)])
 

@@ -52,7 +52,7 @@ class StreamEngine(JaxEngine):
         rows = [
             crops(self.stream, seed, step, self.recipe.training.samples_of_update, self.length) for seed in self.seeds
         ]
-        return jnp.asarray(np.stack(rows) if rows[1:] else rows[0])
+        return self.whole(np.stack(rows) if rows[1:] else rows[0])
 
     def for_jax(self, batches: Any, step: int) -> tuple[Batches, range]:
         of_step = self.of_step(self.rows(batches.first + step), batches.keys, step)
