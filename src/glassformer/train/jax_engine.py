@@ -17,9 +17,11 @@ import optax
 from jax import lax
 
 from glassformer.errors import SettingError
+from glassformer.models.stack import stacked
 from glassformer.train.augment import Augment, Draws, augmented, corners_of, draw
 from glassformer.train.gradient import loss_and_gradient
 from glassformer.train.limits import batch_must_fit
+from glassformer.train.optimiser import PRESETS
 from glassformer.train.placement import Placement
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, Tally, score_in_parts, tally
@@ -51,6 +53,7 @@ class JaxEngine:
     ) -> None:
         """`last` is put behind the recipe's optimiser."""
         self.recipe, self.seeds, self.placement = recipe, seeds, placement_of(recipe, seeds)
+        scan_must_be_possible(recipe, seeds)
         self.take(train)
         self.steps = -(-self.count // recipe.training.samples_of_update)
         optimiser = recipe.learning.transformation(self.steps, recipe.training.epochs)
@@ -92,7 +95,8 @@ class JaxEngine:
         return self.place(State(params=params, optimiser=self.init_optimiser(params), ema=self.average(params)))
 
     def place(self, state: Any) -> Any:
-        """A state from anywhere, or its parameters, where it is trained."""
+        """A state from anywhere, or its parameters, as and where it is trained."""
+        state = stacked(state) if self.recipe.engine.scan else state
         return jax.tree.map(jnp.asarray, state) if self.placement is None else self.placement.put(state)
 
     def average(self, params: Any) -> Any:
@@ -139,6 +143,20 @@ def placement_of(recipe: Recipe, seeds: tuple[int, ...]) -> Placement | None:
                 f"engine.mesh: {placement.name} is for one run, and {len(seeds)} seeds came; train one by one: --seed"
             )
     return placement
+
+
+def scan_must_be_possible(recipe: Recipe, seeds: tuple[int, ...]) -> None:
+    leave, optimiser = "set engine.scan=false", recipe.optimiser.name
+    if not recipe.engine.scan:
+        return
+    if not recipe.model.has_stack:
+        raise SettingError(
+            f"engine.scan: the blocks of {type(recipe.model).__name__} are no Stack (models/stack.py); {leave}"
+        )
+    if optimiser not in PRESETS:  # these treat each number by itself; others may look at a whole array
+        raise SettingError(f"engine.scan: it goes with {', '.join(PRESETS)}, and the optimiser is {optimiser}; {leave}")
+    if seeds[1:]:
+        raise SettingError(f"engine.scan: it is for one run, and {len(seeds)} seeds came; {leave}")
 
 
 def on_mesh(placement: Placement, program: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,10 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset, cut, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
+from glassformer.layers.attend import Attend
 from glassformer.layers.contract import param_shapes
+from glassformer.models.stack import unstacked
+from glassformer.structure import structure
 from glassformer.train.engines import Engine, choose, jax_engine, settled
 from glassformer.train.jax_engine import State
 from glassformer.train.limits import bytes_of
@@ -127,6 +130,8 @@ class Loop(Trainer):
         train, self.validation = split(recipe, data)
         engine = jax_engine(recipe, train, seeds) if seeds else choose(recipe, train, listener.notice)
         recipe = settled(recipe, engine)
+        for line in stand_ins(recipe):
+            listener.notice(line)
         super().__init__([with_seed(recipe, seed) for seed in seeds] or [recipe], engine)
         self.folder, self.listener, self.data, self.root = folder, listener, data, root or folder.path
         self.folders = [folder.of_seed(seed) for seed in seeds] or [folder]
@@ -154,7 +159,7 @@ class Loop(Trainer):
         like = jax.eval_shape(
             lambda key: self.engine.start(stacked([init(key)] * len(self.folders))), jax.random.key(0)
         )
-        state, random_states, progress = self.folder.load_states(like, len(self.folders))
+        state, random_states, progress = self.folder.load_states(unstacked(like), len(self.folders))
         if progress[0].data_digest not in ("", self.progress[0].data_digest):
             raise CheckpointError(
                 f"{self.folder.path}: the training data of {self.recipes[0].data} is not what the run was "
@@ -336,6 +341,12 @@ def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:
     train, held_out = hold_out(data.train, share) if share else (data.train, None)
     held_out = None if held_out is None else recipe.task.to_score(held_out)
     return (cut(train, slice(subset)) if subset else train), held_out
+
+
+def stand_ins(recipe: Recipe) -> list[str]:
+    """A line for each way to attend that this machine does not have."""
+    layers = {node.layer for node in structure(recipe.model).walk()} if recipe.engine.name == "jax" else set()
+    return sorted({layer.instead for layer in layers if isinstance(layer, Attend)} - {""})
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:

@@ -13,6 +13,7 @@ import optax
 
 from glassformer.errors import SettingError, at_least
 from glassformer.layers.contract import decayed
+from glassformer.models.stack import of_tuple
 from glassformer.names import named_leaves, nearest, with_leaves
 
 # With settings of their own; any other optimiser of optax that needs a learning rate alone is accepted by its name.
@@ -125,8 +126,8 @@ class Optimiser:
         update, clip = rated(1.0), optax.clip_by_global_norm(self.clip)
         if self.named:
             own = {str(i): rated(group.rate) for i, group in enumerate(self.named) if group.rate}
-            update = optax.partition({REST: update, FROZEN: unchanged(), **own}, self.labels)
-            clip = optax.masked(clip, self.learns)
+            update = optax.partition({REST: update, FROZEN: unchanged(), **own}, of_tuple(self.labels))
+            clip = optax.masked(clip, of_tuple(self.learns))
         return optax.chain(clip, update) if self.clip else update
 
     @property
@@ -174,7 +175,7 @@ class Optimiser:
             case "adam":
                 return optax.adam(rate, b1=self.b1, b2=self.b2)
             case "adamw":
-                mask = decayed if self.decay == "matrices" else None
+                mask = of_tuple(decayed) if self.decay == "matrices" else None
                 return optax.adamw(rate, b1=self.b1, b2=self.b2, weight_decay=self.weight_decay, mask=mask)
             case _:
                 return getattr(optax, self.name)(rate)
