@@ -133,12 +133,15 @@ def test_model_only_what_sums_over_a_split_axis_is_sent() -> None:
     assert reduced == pytest.approx(sum(table.values()) / ring, rel=0.05)  # the loss reduces a few numbers a token
 
 
-@pytest.mark.parametrize(("mesh", "parts"), [("fsdp=2", 2), ("fsdp=8", 8), ("fsdp=4,model=2", 8)])
-def test_fsdp_bytes_of_the_state_fall_as_1_over_n(mesh: str, parts: int) -> None:
+@pytest.mark.parametrize(
+    ("mesh", "parts", "rest"),
+    [("fsdp=2", 2, 0.01), ("fsdp=8", 8, 0.01), ("fsdp=4,model=2", 8, 0.05)],  # a bias has one axis, for one of both
+)
+def test_fsdp_bytes_of_the_state_fall_as_1_over_n(mesh: str, parts: int, rest: float) -> None:
     recipe = recipe_of("gpt", mesh, GPT(TEXT, width=64, hidden=256, heads=4, depth=1))
     state = JaxEngine(recipe, samples("gpt"), (1,)).start(recipe.model.init(jax.random.key(0)))
     here = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(state))
-    assert here == pytest.approx(bytes_of(state) / parts, rel=0.03)
+    assert here == pytest.approx(bytes_of(state) / parts, rel=rest)
     assert here == mesh_report(recipe, mesh).state
 
 

@@ -9,7 +9,7 @@ the mesh. An axis whose size does not divide is whole on every device, and so is
 JAX's partitioner does the rest: it cuts the compiled program and puts in the communication.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from math import prod
@@ -107,7 +107,6 @@ class Placement:
     ) -> None:
         self.name, self.sizes, self.head_widths, self.mesh = name, sizes, head_widths, mesh
         self.batch_axes = tuple(axis for axis in BATCH if sizes.get(axis, 1) > 1)
-        self.is_at_use = False
 
     @property
     def batch_parts(self) -> int:
@@ -201,18 +200,10 @@ class Placement:
         """Inside a compiled program: parameters, gradients, a state, where they are stored."""
         return jax.tree.map(lax.with_sharding_constraint, tree, self.shardings(tree))
 
-    def gathered(self, tree: Any) -> Any:
-        """Inside a compiled program: what a layer reads, where it is at use."""
-
-        def constrained(leaf: Any, letters: str) -> Any:
-            return lax.with_sharding_constraint(leaf, self.sharding(self.at_use(letters, leaf.shape)))
-
-        return jax.tree.map(constrained, tree, letters_of(tree))
-
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Every part of a model gathers its parameters when it is at work, and again in backward: no device ever keeps
-        them all."""
+        """While a step is traced: with fsdp every layer gathers its parameters when it is at work, and again in
+        backward, so that no device ever keeps them all."""
         if self.sizes.get("fsdp", 1) == 1:
             yield
             return
@@ -220,19 +211,30 @@ class Placement:
             yield
 
     def run(self, call: Call) -> Any:
-        if self.is_at_use:  # inside a part
-            return call.run()
-        params, given, is_backward = call.params, call.given, call.direction == "backward"
-        if is_backward:  # not before dy is there
-            params, given = lax.optimization_barrier((params, given))
-        elif hasattr(given, "_fields"):  # a table may be among what comes in
-            given = self.gathered(given)
-        self.is_at_use = True
-        try:
-            result, other = call._replace(params=self.gathered(params), given=given).run()
-        finally:
-            self.is_at_use = False
-        return result, self.gathered(other) if is_backward else other  # dparams: whole, and then cut
+        def gather(leaf: Any, letters: str) -> Any:
+            return lax.with_sharding_constraint(leaf, self.sharding(self.at_use(letters, leaf.shape)))
+
+        def reduce(leaf: Any, letters: str) -> Any:
+            """Whole, and then a part of it: JAX makes one reduction of both."""
+            stored = self.sharding(self.stored(letters, leaf.shape))
+            return lax.with_sharding_constraint(gather(leaf, letters), stored)
+
+        if call.direction == "forward":  # a table may be among what comes in
+            return call._replace(params=over_own(gather, call.params), given=over_own(gather, call.given)).run()
+        params, dy = lax.optimization_barrier((call.params, call.given))  # not before dy is there
+        dx, dparams = call._replace(params=over_own(gather, params), given=dy).run()
+        return dx, over_own(reduce, dparams)
+
+
+def over_own(function: Callable[[Any, str], Any], tree: Any) -> Any:
+    """Arrays that a NamedTuple holds itself are replaced; those of its parts are their layers' concern."""
+    if not hasattr(tree, "_fields"):
+        return tree
+    hints = hints_of(type(tree))
+    fields = zip(tree._fields, tree, strict=True)
+    return type(tree)(
+        *(function(one, written(hints.get(name))) if isinstance(one, jax.Array) else one for name, one in fields)
+    )
 
 
 def put(leaf: Any, sharding: NamedSharding) -> jax.Array:
