@@ -36,6 +36,13 @@ def compiled_init(model: Layer) -> Callable[[Any], Any]:
     return jax.jit(model.init, compiler_options=quickly)
 
 
+@lru_cache(maxsize=32)  # of a study's runs, many have the same seed
+def permutation(seed: int, epoch: int, count: int) -> np.ndarray:
+    order = np.random.default_rng((seed, epoch)).permutation(count).astype(np.int32)
+    order.flags.writeable = False
+    return order
+
+
 class Threefry:
     """JAX's own keys for weights, NumPy's PCG64 for the order of the samples."""
 
@@ -47,7 +54,7 @@ class Threefry:
 
     def shuffled(self, epoch: int, count: int) -> np.ndarray:
         """The order of this epoch. It depends on nothing that came before."""
-        return np.random.default_rng((self.seed, epoch)).permutation(count).astype(np.int32)
+        return permutation(self.seed, epoch, count)
 
     current = shuffled  # of an epoch that is taken up in the middle
 
