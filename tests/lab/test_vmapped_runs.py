@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 from glassformer.errors import FileError
@@ -166,11 +165,11 @@ def test_programs_are_compiled_before_they_are_needed(data: str) -> None:
     recipes = [replace(MLPS, data=data, training=Training(epochs=many, batch=10)) for many in (1, 1, 1, 3, 3)]
     recipes = [resolved(one, loaded(one)) for one in recipes]
     given = loaded(recipes[0])
-    train, held_out = jax.tree.map(jnp.asarray, split(recipes[0], given))
+    train, held_out = jax.device_put(split(recipes[0], given))
     engine = SharedEngine(shape_of(recipes[0]), train, len(recipes))
     runs = Runs(["a", "b", "c", "d", "e"], recipes, engine, held_out)
     assert runs.sizes() == [5, 2]
-    test = jax.tree.map(jnp.asarray, given.test)
+    test = jax.device_put(given.test)
     for size in runs.sizes():
         engine.compile(size, [held_out, test])
     runs.start()

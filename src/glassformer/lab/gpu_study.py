@@ -14,7 +14,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from glassformer.data.dataset import Dataset
 from glassformer.errors import GlassformerError
@@ -129,7 +128,7 @@ class GPUStudy:
         form = id(data), recipe.validation.share, recipe.training.subset, recipe.task
         with self.making:
             if form not in self.samples:
-                self.samples[form] = jax.tree.map(jnp.asarray, here)
+                self.samples[form] = jax.device_put(here)
             return here, self.samples[form]
 
     def engine_of(self, shape: Recipe, train: Any, runs: int) -> SharedEngine:

@@ -29,6 +29,7 @@ from glassformer.train.nan_report import finite_runs
 from glassformer.train.optimiser import PRESETS, Schedule
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import parts_of
+from glassformer.train.warm_start import warm_start
 
 ALIKE = {"sgd": "momentum", "adam": "adamw"}  # without momentum, and without weight decay
 
@@ -122,13 +123,20 @@ class SharedEngine(JaxEngine):
         engine.seeds = tuple(recipe.training.seed for recipe in recipes)
         epochs = max(recipe.training.epochs for recipe in recipes)
         with on_cpu():
-            keys = keys_of_epochs(jnp.stack([jax.random.key(seed) for seed in engine.seeds]), epochs)
+            keys = keys_of_epochs(np.stack([key_of(seed) for seed in engine.seeds]), epochs)
             numbers = [numbers_of(recipe, self.steps) for recipe in recipes]
         engine.epoch_keys = np.asarray(keys)
         # a run that is over and has not left yet goes on with a rate of 0
         rates = [np.pad(one.rate, (0, epochs * self.steps - len(one.rate))) for one in numbers]
         numbers = [one._replace(rate=rate) for one, rate in zip(numbers, rates, strict=True)]
         engine.numbers = Numbers(*(np.asarray(values, np.float32) for values in zip(*numbers, strict=True)))
+        return engine
+
+    def only(self, runs: np.ndarray) -> "SharedEngine":
+        """Some of them."""
+        engine = copy.copy(self)
+        engine.seeds = tuple(self.seeds[i] for i in runs)
+        engine.epoch_keys, engine.numbers = jax.tree.map(lambda leaf: leaf[runs], (self.epoch_keys, self.numbers))
         return engine
 
     def batches(self, orders: list[np.ndarray], epoch: int) -> Batches:
@@ -164,7 +172,12 @@ def with_runs(leaf: Any, runs: int) -> jax.ShapeDtypeStruct:
 def keys_of_epochs(keys: Any, epochs: int) -> Any:
     """(runs, epochs, …): what the jax engine draws from in each, as plain numbers."""
     of_run = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-    return jax.random.key_data(jax.vmap(of_run, in_axes=(0, None))(keys, jnp.arange(1, epochs + 1)))
+    of_all = jax.vmap(of_run, in_axes=(0, None))(jax.random.wrap_key_data(keys), jnp.arange(1, epochs + 1))
+    return jax.random.key_data(of_all)
+
+
+def key_of(seed: int) -> np.ndarray:
+    return np.asarray(jax.random.key_data(jax.random.key(seed)))
 
 
 def take_own_step(shape: Recipe, step: Any, state: State, batches: Batches, i: Any) -> tuple[State, Any]:
@@ -184,15 +197,18 @@ class Runs(Cells):
 
     def __init__(self, keys: Sequence[str], recipes: Sequence[Recipe], shared: SharedEngine, held_out: Any) -> None:
         super().__init__(recipes, shared.of(recipes), held_out)
-        self.keys, self.shared = keys, shared
+        self.engine: SharedEngine
+        self.keys = keys
         self.seconds = np.zeros(len(keys))
         self.over = np.zeros(len(keys), bool)
         self.prepared: dict[int, Future[Any]] = {}  # batches of the next epoch
 
     def start(self) -> None:
+        runs = zip(self.recipes, self.orders, strict=True)
         with on_cpu():
-            super().start()
-            self.state = jax.device_get(self.state)
+            first = [jax.device_get(warm_start(recipe, order.init(recipe.network))) for recipe, order in runs]
+            stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *first)
+            self.state = jax.device_get(jax.jit(self.engine.start)(stacked))
 
     def sizes(self) -> list[int]:
         """Of how many runs programs are needed."""
@@ -236,7 +252,7 @@ class Runs(Cells):
         )
         self.losses, self.validation = ([one[runs] for one in all_] for all_ in (self.losses, self.validation))
         self.failed_in, self.seconds, self.over = self.failed_in[runs], self.seconds[runs], self.over[runs]
-        self.engine = self.shared.of(self.recipes)
+        self.engine = self.engine.only(runs)
 
 
 def can_leave(runs: int, rest: int) -> bool:

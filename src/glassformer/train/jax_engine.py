@@ -112,8 +112,8 @@ class JaxEngine:
         single = len(self.seeds) == 1
         return Batches(
             samples=self.samples,
-            order=jnp.asarray(padded[0] if single else np.stack(padded)),
-            weights=jnp.asarray(weights),
+            order=jax.device_put(padded[0] if single else np.stack(padded)),
+            weights=jax.device_put(weights),
             key=self.keys(epoch),
         )
 
