@@ -109,7 +109,8 @@ class GPUStudy:
             return None
         with contextlib.suppress(GlassformerError, jax.errors.JaxRuntimeError):
             data = loaded(jobs[0].cell.recipe)
-            whole = {job.cell.key: resolved(job.cell.recipe, data) for job in jobs}
+            cells = {job.cell.key: job.cell for job in jobs}
+            whole = {key: resolved(cell.recipe, data) for key, cell in cells.items()}
             recipes = [with_seed(whole[job.cell.key], job.seed) for job in jobs]
             here, there = self.samples_of(recipes[0], data)
             shared = self.engine_of(shape_of(recipes[0]), there.train, len(jobs))

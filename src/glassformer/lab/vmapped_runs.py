@@ -28,6 +28,7 @@ from glassformer.train.jax_engine import Batches, JaxEngine, State, take_block, 
 from glassformer.train.nan_report import finite_runs
 from glassformer.train.optimiser import PRESETS, Schedule
 from glassformer.train.recipe import Recipe
+from glassformer.train.rng import platform_here, quickly
 from glassformer.train.score import parts_of
 from glassformer.train.warm_start import warm_start
 
@@ -208,7 +209,7 @@ class Runs(Cells):
         with on_cpu():
             first = [jax.device_get(warm_start(recipe, order.init(recipe.network))) for recipe, order in runs]
             stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *first)
-            self.state = jax.device_get(jax.jit(self.engine.start)(stacked))
+            self.state = jax.device_get(jax.jit(self.engine.start, compiler_options=quickly(platform_here()))(stacked))
 
     def sizes(self) -> list[int]:
         """Of how many runs programs are needed."""
