@@ -55,6 +55,7 @@ class Setting:
     batch: int = 0  # 0: the preset's
     context: int = 0  # likewise
     precision: str = "bf16"
+    scan: bool = False  # ours: one compiled block for all
     total: int = 1000  # updates that the schedule of the learning rate is made for
 
     @property
@@ -70,7 +71,7 @@ class Setting:
             training=replace(
                 made.training, batch=batch, accumulate=1, steps=self.total, score_every=self.total, epochs=1
             ),
-            engine=replace(made.engine, precision=self.precision),  # pyright: ignore[reportArgumentType]
+            engine=replace(made.engine, precision=self.precision, scan=self.scan),  # pyright: ignore[reportArgumentType]
             optimiser=replace(made.optimiser, schedule=replace(made.optimiser.schedule, warmup=0.1)),
         )
 

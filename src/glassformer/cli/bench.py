@@ -70,6 +70,7 @@ def train(
     batch: Annotated[int, typer.Option(min=0, help="gpt2-*: sequences in a step (default: the preset's)")] = 0,
     context: Annotated[int, typer.Option(min=0, help="gpt2-*: tokens of a sequence (default: the preset's)")] = 0,
     precision: Annotated[str, typer.Option(help="gpt2-*: bf16 or float32")] = "bf16",
+    scan: Annotated[bool, typer.Option("--scan", help="gpt2-*: compile one block for all (engine.scan)")] = False,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """One training step: the native engine on one core and on all, jax, and PyTorch (eager, fused attention, compiled).
@@ -92,7 +93,7 @@ def train(
             raise typer.BadParameter(
                 f"{large[0]} is measured on a GPU, apart from the small ones", param_hint="PRESETS"
             )
-        settings = [gpu_training.Setting(name, batch, context, precision) for name in names]
+        settings = [gpu_training.Setting(name, batch, context, precision, scan) for name in names]
         return compare_on_gpu(settings, steps or 30, rounds, peers=peers, json=json)
     results = []
     for name in names:
