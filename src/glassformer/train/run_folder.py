@@ -27,6 +27,7 @@ from glassformer.data.tokeniser import Tokeniser, load_tokeniser
 from glassformer.errors import CheckpointError, FileError, SettingError
 from glassformer.files import is_locked, locked, made, write_whole
 from glassformer.layers.contract import param_shapes
+from glassformer.models.stack import unstacked
 from glassformer.names import named_leaves
 from glassformer.reading import read_toml
 from glassformer.train.curves import curves
@@ -171,6 +172,7 @@ class RunFolder:
 
     def save_tuned(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
         """As trained: the model's weights with what was learned merged in; an adapter also alone."""
+        params = unstacked(params)
         if isinstance(recipe.tune, LowRank):
             adapter = recipe.tune.adapter(recipe.model, params)
             save_arrays(self.path / ADAPTER, adapter, {"tune": to_plain(recipe.tune), "epoch": epoch})
@@ -200,7 +202,7 @@ class RunFolder:
 
     def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
         self.save_log(progress.rows)  # before the state, which alone says where the run stands
-        arrays = named_leaves({"state": state, "order": order})
+        arrays = named_leaves({"state": unstacked(state), "order": order})
         save_arrays(self.path / STATE, arrays, {"progress": asdict(progress)})
 
     def load_state(self, like: State) -> tuple[State, dict[str, np.ndarray], Progress]:
