@@ -190,6 +190,8 @@ def test_a_mesh_needs_no_devices(info: Any) -> None:
     assert re.search(r"blocks\.\*\.attn\.w_o +A C +128x128 +A on model +4 +131,072\n", out)
     assert "mesh data=64,model=2: 128 devices" in out
     assert re.search(r"data +gradients, reduced +[\d,]+\n", out)
+    twice = info("gpt-nano", "--mesh", "data=2", "--set", "training.accumulate=2")[1]
+    assert "an update of 2 x 12 samples" in twice
     about = json.loads(
         info("gpt-nano", "--mesh", "fsdp=4", "--json", "--set", "text.vocabulary=512")[1].splitlines()[-1]
     )

@@ -55,13 +55,13 @@ def samples(kind: str) -> Any:
     return small_data(4 * BATCH).train
 
 
-def recipe_of(kind: str, mesh: str, model: Any = None) -> Recipe:
+def recipe_of(kind: str, mesh: str, model: Any = None, *, scan: bool = False) -> Recipe:
     return Recipe(
         model=model or MODELS[kind],
         task=TASKS[kind],
         training=Training(batch=BATCH, ema=0.9),
         optimiser=Optimiser(name="adamw", lr=0.01, clip=1.0),
-        engine=Engine(name="jax", mesh=mesh),
+        engine=Engine(name="jax", mesh=mesh, scan=scan),
     )
 
 
@@ -75,9 +75,9 @@ def random_params(model: Any) -> Any:
 
 
 @cache
-def gradient_of(kind: str, mesh: str, model: Any = None) -> tuple[float, Any, list[Collective]]:
+def gradient_of(kind: str, mesh: str, model: Any = None, *, scan: bool = False) -> tuple[float, Any, list[Collective]]:
     """Loss and gradient of a batch, and what the program that computes them sends."""
-    recipe = recipe_of(kind, mesh, model)
+    recipe = recipe_of(kind, mesh, model, scan=scan)
     engine = JaxEngine(recipe, samples(kind), (1,))
     params = engine.place(random_params(recipe.model))
     batches = engine.batches([np.arange(engine.count)], 1)
@@ -88,9 +88,9 @@ def gradient_of(kind: str, mesh: str, model: Any = None) -> tuple[float, Any, li
     return float(loss), jax.device_get(dparams), collectives(compiled.as_text() or "")
 
 
-def assert_as_on_one_device(kind: str, mesh: str, model: Any = None) -> list[Collective]:
-    alone, dalone, nothing = gradient_of(kind, "", model)
-    loss, dparams, sent = gradient_of(kind, mesh, model)
+def assert_as_on_one_device(kind: str, mesh: str, model: Any = None, *, scan: bool = False) -> list[Collective]:
+    alone, dalone, nothing = gradient_of(kind, "", model, scan=scan)
+    loss, dparams, sent = gradient_of(kind, mesh, model, scan=scan)
     assert not nothing
     assert abs(loss - alone) < 1e-5
     largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(dalone))
@@ -166,6 +166,15 @@ def test_batch_and_heads_stay_apart_in_every_way_to_attend(changes: dict[str, An
     model = replace(GPT(TEXT, **SIZES, depth=1), **changes)
     sent = assert_as_on_one_device("gpt", "data=2,model=4", model)
     assert not of_activations(sent, "all-gather")
+
+
+def test_scanned_each_block_gathers_its_own_weights() -> None:
+    sent = assert_as_on_one_device("gpt", "fsdp=4,model=2", GPT(TEXT, **SIZES, depth=3), scan=True)
+    gathered = [one for one in sent if one.kind == "all-gather"]
+    inside = [one for one in gathered if "while/body" in one.where]
+    assert inside
+    assert max(one.bytes for one in inside) == 4 * SIZES["width"] * SIZES["hidden"] // 2  # w_up of one block
+    assert not [one for one in gathered if any(shape[:1] == (3,) for _, shape in one.arrays)]  # of all three
 
 
 def test_joined_batch_and_heads_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
