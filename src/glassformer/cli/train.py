@@ -37,6 +37,9 @@ def train(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
     resume: Annotated[Path | None, typer.Option(help="go on with the run in this folder, or with its seeds")] = None,
     engine: Annotated[str, typer.Option(help="auto (the fastest that can), native, or jax")] = "",
+    mesh: Annotated[
+        str, typer.Option(help="jax: how devices share the work, data=4,model=2 (axes: data, fsdp, model)")
+    ] = "",
     threads: Annotated[int | None, typer.Option(help="native: how many (default: one for each core)")] = None,
     rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="GPU: repeat to the bit")] = False,
@@ -70,6 +73,7 @@ def train(
         "optimiser.lr": lr,
         "training.seed": seed,
         "engine.name": engine or None,
+        "engine.mesh": mesh or None,
         "engine.threads": threads,
         "engine.rng": rng or None,
         "engine.deterministic": deterministic or None,

@@ -63,7 +63,7 @@ class Epoch(NamedTuple):
 
 
 class NativeEngine:
-    name, rounding = "native", 1  # 1: gradients are summed over fixed shards
+    name, block, rounding = "native", 1, 1  # rounding 1: gradients are summed over fixed shards
 
     def __init__(self, recipe: Recipe, train: Any, notice: build.Notice = print) -> None:
         must_be_covered(recipe)

@@ -28,6 +28,7 @@ class Engine(Protocol):
     total: int  # samples there are
     count: int  # samples in an epoch
     steps: int  # of an epoch
+    block: int  # a chunk has a multiple of so many of them
 
     def start(self, params: Any) -> State: ...
     def place(self, state: Any) -> Any: ...
@@ -61,7 +62,7 @@ def choose(recipe: Recipe, train: Any, notice: Callable[[str], None]) -> Engine:
     name = recipe.engine.name
     if name in registered():
         return REGISTERED[name](recipe, train, notice)
-    if name == "auto" and jax.default_backend() == "cpu":
+    if name == "auto" and jax.default_backend() == "cpu" and not recipe.engine.mesh:
         for engine in REGISTERED.values():
             try:
                 return engine(recipe, train, notice)

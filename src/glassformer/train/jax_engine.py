@@ -2,9 +2,12 @@
 
 The loop's bounds are arguments, so one program runs any chunk of an epoch: an epoch is cut into chunks for
 progress and Ctrl-C, and a resumed run takes the very same steps. With several seeds everything is `vmap`ped over them.
+On a GPU a small model takes its steps in blocks whose length the compiler knows: after each step of any other loop the
+host asks the device whether it was the last, and a fourth of a short step is waiting.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
@@ -16,14 +19,19 @@ import optax
 from jax import lax
 
 from glassformer.errors import SettingError
+from glassformer.layers.contract import param_shapes
 from glassformer.models.stack import stacked
 from glassformer.train.augment import Augment, Draws, augmented, corners_of, draw
 from glassformer.train.gradient import loss_and_gradient
-from glassformer.train.limits import batch_must_fit
+from glassformer.train.limits import batch_must_fit, bytes_of
 from glassformer.train.optimiser import PRESETS
+from glassformer.train.placement import Placement
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, Tally, score_in_parts, tally
 from glassformer.train.tasks.task import label_weights
+
+BLOCK = 128  # steps, at most, of a loop whose length is known
+SMALL = 1 << 24  # bytes of parameters: a block of steps is then over in the twinkling of an eye
 
 
 class State(NamedTuple):
@@ -41,21 +49,20 @@ class Batches(NamedTuple):
     order: jax.Array  # (batches, batch); the last row is padded with samples that weigh nothing
     weights: jax.Array  # (batches, batch)
     key: jax.Array  # of this epoch
+    numbers: Any = None  # of the run, where a program serves several and they are not the recipe's
 
 
 class JaxEngine:
     name, rounding = "jax", 0
 
-    def __init__(
-        self, recipe: Recipe, train: Any, seeds: tuple[int, ...], last: optax.GradientTransformation | None = None
-    ) -> None:
-        """`last` is put behind the recipe's optimiser."""
-        self.recipe, self.seeds = recipe, seeds
+    def __init__(self, recipe: Recipe, train: Any, seeds: tuple[int, ...]) -> None:
+        self.recipe, self.seeds, self.placement = recipe, seeds, placement_of(recipe, seeds)
         scan_must_be_possible(recipe, seeds)
         self.take(train)
         self.steps = -(-self.count // recipe.training.samples_of_update)
-        optimiser = recipe.learning.transformation(self.steps, recipe.training.epochs)
-        optimiser = optimiser if last is None else optax.chain(optimiser, last)
+        optimiser = self.optimiser
+        self.block = self.steps_of_block()
+        self.rounding = int(self.block > 1)
         batch_must_fit(
             recipe, self.samples, lambda params: State(params, optimiser.init(params), self.average(params)), len(seeds)
         )
@@ -63,16 +70,28 @@ class JaxEngine:
         self.take_steps = self.stepping(partial(take_step, recipe, optimiser))
         self.tally = self.compiled(self.over_seeds(partial(tally_trained, recipe), in_axes=(0, None, None, None)))
 
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        return self.recipe.learning.transformation(self.steps, self.recipe.training.epochs)
+
+    def steps_of_block(self) -> int:
+        """As many as an epoch is a multiple of, so that there is one program; 1: there are no blocks."""
+        if jax.default_backend() == "cpu" or bytes_of(param_shapes(self.recipe.network)) > SMALL:
+            return 1
+        return max(steps for steps in range(1, BLOCK + 1) if self.steps % steps == 0)
+
     def take(self, train: Any) -> None:
         """How many samples there are, and how many an epoch has; all of them on the device."""
         self.total = self.recipe.task.count(train)
         self.count = self.recipe.training.of_an_epoch(self.total)
-        self.samples = jax.tree.map(jnp.asarray, train)
+        self.samples = self.whole(train)
 
     def stepping(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """The compiled program."""
         shared = Batches(samples=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]
         steps = self.over_seeds(partial(take_steps, step), in_axes=(0, shared, None, None))
+        block = self.over_seeds(partial(take_block, step, self.block), in_axes=(0, shared, None))
+        self.take_block = self.compiled(block, donate_argnums=0)
         return self.compiled(steps, donate_argnums=0)
 
     def over_seeds(self, function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
@@ -81,15 +100,21 @@ class JaxEngine:
     def compiled(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         deterministic = self.recipe.engine.deterministic and jax.default_backend() == "gpu"
         flags = {"xla_gpu_deterministic_ops": True} if deterministic else None
-        return jax.jit(function, compiler_options=flags, **options)
+        program = jax.jit(function, compiler_options=flags, **options)
+        return program if self.placement is None else on_mesh(self.placement, program)
+
+    def whole(self, tree: Any) -> Any:
+        """On the device; of several, on each."""
+        return jax.device_put(tree) if self.placement is None else self.placement.put_whole(tree)
 
     def start(self, params: Any) -> State:
-        params = self.place(params)
-        return State(params=params, optimiser=self.init_optimiser(params), ema=self.average(params))
+        params = self.place(params)  # first: what is made like them lies where they do
+        return self.place(State(params=params, optimiser=self.init_optimiser(params), ema=self.average(params)))
 
     def place(self, state: Any) -> Any:
-        """A state from anywhere, or its parameters, as it is trained."""
-        return jax.tree.map(jnp.asarray, stacked(state) if self.recipe.engine.scan else state)
+        """A state from anywhere, or its parameters, as and where it is trained."""
+        state = stacked(state) if self.recipe.engine.scan else state
+        return jax.tree.map(jnp.asarray, state) if self.placement is None else self.placement.put(state)
 
     def average(self, params: Any) -> Any:
         """Averaged weights begin as the first ones; a copy, because a step gives its state away."""
@@ -101,19 +126,34 @@ class JaxEngine:
         shape = (-(-self.count // batch), batch)
         padded = [np.resize(order, shape).astype(np.int32) for order in orders]
         weights = (np.arange(prod(shape)) < self.count).astype(np.float32).reshape(shape)
-        keys = [key_of(seed, epoch) for seed in self.seeds]
         single = len(self.seeds) == 1
         return Batches(
             samples=self.samples,
-            order=jnp.asarray(padded[0] if single else np.stack(padded)),
-            weights=jnp.asarray(weights),
-            key=keys[0] if single else jnp.stack(keys),
+            order=self.whole(padded[0] if single else np.stack(padded)),
+            weights=self.whole(weights),
+            key=self.whole(self.keys(epoch)),
         )
+
+    def keys(self, epoch: int) -> Any:
+        keys = [key_of(seed, epoch) for seed in self.seeds]
+        return jnp.stack(keys) if keys[1:] else keys[0]
 
     def run(self, state: State, batches: Batches, first: int, last: int) -> tuple[State, np.ndarray]:
         """Steps `first` to `last` (not included): the new state, and the loss of each step."""
-        state, losses = self.take_steps(state, batches, first, last)
-        return state, np.asarray(losses, np.float64)[..., first:last]
+        block = self.block if self.block > 1 else last + 1
+        taken: list[tuple[Any, slice]] = []
+        while first < last:
+            stop = min(last, (first // block + 1) * block)
+            if stop - first == block:
+                state, losses = self.take_block(state, batches, first)
+                taken.append((losses, slice(block)))
+            else:
+                state, losses = self.take_steps(state, batches, first, stop)
+                taken.append((losses, slice(first, stop)))
+            first = stop
+        none = np.zeros((len(self.seeds), 0) if len(self.seeds) > 1 else 0)
+        here = [np.asarray(losses, np.float64)[..., chosen] for losses, chosen in taken]
+        return state, np.concatenate([none, *here], axis=-1)
 
     def for_jax(self, batches: Batches, step: int) -> tuple[Batches, range]:
         """For code that looks inside a step: the epoch, and which of its batches are the step's."""
@@ -123,6 +163,18 @@ class JaxEngine:
     def score(self, params: Any, samples: Any) -> Score:
         """How well the samples are answered: numbers, or one for each seed."""
         return score_in_parts(self.tally, self.recipe.task, params, samples)
+
+
+def placement_of(recipe: Recipe, seeds: tuple[int, ...]) -> Placement | None:
+    """Where the arrays of a run lie; None: on one device. What a mesh cannot do is refused."""
+    placement = recipe.placement
+    if placement is not None:
+        placement.must_split(recipe.training.batch)
+        if seeds[1:]:
+            raise SettingError(
+                f"engine.mesh: {placement.name} is for one run, and {len(seeds)} seeds came; train one by one: --seed"
+            )
+    return placement
 
 
 def scan_must_be_possible(recipe: Recipe, seeds: tuple[int, ...]) -> None:
@@ -139,8 +191,21 @@ def scan_must_be_possible(recipe: Recipe, seeds: tuple[int, ...]) -> None:
         raise SettingError(f"engine.scan: it is for one run, and {len(seeds)} seeds came; {leave}")
 
 
-def tally_trained(recipe: Recipe, params: Any, *samples: Any) -> Tally:
-    return tally(recipe, recipe.merged(params), *samples)
+def on_mesh(placement: Placement, program: Callable[..., Any]) -> Callable[..., Any]:
+    """The layers can ask for the mesh while they are traced (layers/sharding.py)."""
+
+    def run(*args: Any) -> Any:
+        with jax.set_mesh(placement.mesh):
+            return program(*args)
+
+    return run
+
+
+def tally_trained(recipe: Recipe, params: Any, samples: Any, chosen: Any, here: Any) -> Tally:
+    placement = recipe.placement
+    if placement is not None:
+        chosen, here = placement.split((chosen, here))
+    return tally(recipe, recipe.merged(params), samples, chosen, here)
 
 
 def take_steps(step: Callable[..., Any], state: State, batches: Batches, first: Any, last: Any) -> tuple[State, Any]:
@@ -154,6 +219,11 @@ def take_steps(step: Callable[..., Any], state: State, batches: Batches, first: 
     return lax.fori_loop(first, last, body, (state, jnp.zeros(len(batches.order))))
 
 
+def take_block(step: Callable[..., Any], count: int, state: State, batches: Batches, first: Any) -> tuple[State, Any]:
+    """So many steps, and the loss of each."""
+    return lax.scan(lambda state, i: step(state, batches, i), state, first + jnp.arange(count))
+
+
 def take_step(
     recipe: Recipe, optimiser: optax.GradientTransformation, state: State, batches: Batches, i: Any
 ) -> tuple[State, Any]:
@@ -162,7 +232,8 @@ def take_step(
     params, keep = optax.apply_updates(state.params, updates), recipe.training.ema
     # keep * ema + (1 - keep) * params, so that what does not change stays to the bit
     ema = jax.tree.map(lambda ema, new: ema + (1 - keep) * (new - ema), state.ema, params) if keep else None
-    return State(params=params, optimiser=memory, ema=ema), loss
+    state = State(params=params, optimiser=memory, ema=ema)
+    return state if recipe.placement is None else recipe.placement.keep(state), loss
 
 
 def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any]:
@@ -183,22 +254,31 @@ def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple
 
 def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any, Any]:
     """Loss and gradient of a batch, with its own augmentation and its own dropout; the weight of its labels."""
-    chosen = batches.order[i]
+    chosen, here, placement = batches.order[i], batches.weights[i], recipe.placement
+    if placement is not None:
+        chosen, here = placement.split((chosen, here))
     key_draw, key_model = keys_of_step(batches.key, i)
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     narrow = jnp.bfloat16 if recipe.engine.precision == "bf16" else None
-    weights = label_weights(batch, batches.weights[i])
-    loss, dparams = loss_and_gradient(
-        recipe.network,
-        recipe.loss,
-        in_precision(params, narrow),
-        in_precision(augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift), narrow),
-        labels=batch.labels,
-        weights=weights,
-        key=key_model,
-        **batch.keywords,
-    )
-    return loss, in_precision(dparams, narrow and jnp.float32), jnp.sum(weights)
+    weights, params = label_weights(batch, here), in_precision(params, narrow)
+    x = augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift)
+    given = x, batch.labels, weights, batch.keywords
+    if placement is not None:
+        given, params = placement.split(given), placement.keep(params)  # narrow they lie as before, and are gathered so
+    x, labels, weights, keywords = given
+    with nullcontext() if placement is None else placement.working():
+        loss, dparams = loss_and_gradient(
+            recipe.network,
+            recipe.loss,
+            params,
+            in_precision(x, narrow),
+            labels=labels,
+            weights=weights,
+            key=key_model,
+            **keywords,
+        )
+    dparams = in_precision(dparams, narrow and jnp.float32)
+    return loss, dparams if placement is None else placement.keep(dparams), jnp.sum(weights)
 
 
 def in_precision(tree: Any, dtype: Any) -> Any:

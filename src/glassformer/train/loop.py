@@ -79,13 +79,17 @@ class Trainer:
             self.run_epoch()
 
     def run_epoch(self) -> None:
-        epoch, total = self.epoch + 1, self.engine.total
-        orders = [order.current(epoch, total) if self.step else order.shuffled(epoch, total) for order in self.orders]
-        batches = self.engine.batches([order[: self.engine.count] for order in orders], epoch)
+        epoch = self.epoch + 1
+        batches = self.batches_of(epoch)
         while self.step < self.engine.steps:
             self.run_chunk(batches)
         self.epoch, self.step = epoch, 0
         self.end_epoch()
+
+    def batches_of(self, epoch: int) -> Any:
+        total = self.engine.total
+        orders = [order.current(epoch, total) if self.step else order.shuffled(epoch, total) for order in self.orders]
+        return self.engine.batches([order[: self.engine.count] for order in orders], epoch)
 
     def run_chunk(self, batches: Any) -> None:
         """Take some steps, and keep what comes of them."""
@@ -194,7 +198,8 @@ class Loop(Trainer):
         again = not self.recipes[1:] and not self.is_large
         before = jax.tree.map(lambda leaf: leaf.copy(), self.state) if again else None  # it is given away
         start = time.monotonic()
-        losses = self.take_steps(batches, min(first + self.steps_at_once, self.engine.steps))
+        block = self.engine.block  # it is left at the same steps by a run that is interrupted and by one that is not
+        losses = self.take_steps(batches, min(-(-(first + self.steps_at_once) // block) * block, self.engine.steps))
         seconds = time.monotonic() - start
         finite = self.finite(losses)
         if not finite.all():
