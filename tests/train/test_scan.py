@@ -69,6 +69,18 @@ def test_a_run_that_was_stopped_goes_on_to_the_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_scanned_run_goes_on_unrolled(tmp_path: Path) -> None:
+    recipe, data = ready(with_changes(small_text_recipe("gpt"), ["model.depth=2"]))
+    trained(recipe, tmp_path / "whole", scan=True, data=data)
+    with pytest.raises(InterruptedRunError):
+        trained(recipe, tmp_path / "stopped", scan=True, data=data, listener=Stop(1))
+    written = tmp_path / "stopped" / "recipe.toml"
+    written.write_text(written.read_text().replace("scan = true", "scan = false"))
+    fit.resume(tmp_path / "stopped", data=data)
+    assert_close_run(tmp_path / "whole", tmp_path / "stopped")
+
+
+@pytest.mark.slow
 def test_what_is_not_finite_is_told_by_block(tmp_path: Path) -> None:
     recipe = with_changes(small_recipe("adamw"), ["model.depth=2", "optimiser.name=sgd", "optimiser.lr=1e30"])
     with pytest.raises(TrainingError, match=r"the parameter \S+ is not finite|such value is blocks\.\d"):
