@@ -499,7 +499,7 @@ class Counted:
 
 @pytest.mark.parametrize(("context", "size"), [(10, 200), (100, 80), (5000, 1), (9000, 1)])
 def test_long_texts_are_scored_fewer_at_a_time(context: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "MOST_LABELS", 8000)
+    monkeypatch.setattr(scoring, "most_labels", lambda: 8000)
     samples, counted = Stream(np.zeros(9001 * 3, np.int32), Static(context)), Counted([])
     score_in_parts(counted, NextToken(), None, samples)
     assert set(counted.sizes) == {size}

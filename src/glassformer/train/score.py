@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from glassformer.train.recipe import Recipe
 
 MOST_LABELS = 8192  # in one part: of 50,000 symbols, their logits take 1.6 GB
+MOST_ON_CPU = 1024  # as quick there
 
 
 class Score(NamedTuple):
@@ -65,10 +66,14 @@ def parts_of(task: Task, samples: Any) -> Iterator[tuple[np.ndarray, np.ndarray]
     """Which samples are counted together; those not here (0) are padding."""
     count = task.count(samples)
     of_one = jax.eval_shape(task.batch, samples, jnp.zeros(1, jnp.int32)).labels.size
-    at_once = min(task.at_once, max(1, MOST_LABELS // of_one))
+    at_once = min(task.at_once, max(1, most_labels() // of_one))
     for start in range(0, count, at_once):
         chosen = np.arange(start, start + at_once)
         yield chosen % count, (chosen < count).astype(np.float32)
+
+
+def most_labels() -> int:
+    return MOST_ON_CPU if jax.default_backend() == "cpu" else MOST_LABELS
 
 
 def score_together(task: Task, y: np.ndarray, samples: Any) -> Score:
