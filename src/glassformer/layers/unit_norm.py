@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from glassformer.layers.precision import wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -30,12 +31,13 @@ class UnitNorm:
         return None
 
     def forward(self, params: None, x: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Cache]:
-        norm_inv = tag("norm_inv", lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + self.eps))
-        y = tag("y", x * norm_inv)
+        norm_inv = tag("norm_inv", lax.rsqrt(jnp.sum(wide(x) ** 2, axis=-1, keepdims=True) + self.eps))
+        y = tag("y", (x * norm_inv).astype(x.dtype))
         return y, Cache(y=y, norm_inv=norm_inv)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], None]:
         dy = tag("dy", dy)
         # y = x * norm_inv, where norm_inv depends on x too: the subtracted term is its share
-        dx = cache.norm_inv * (dy - cache.y * jnp.sum(dy * cache.y, axis=-1, keepdims=True))
-        return dx, None
+        y = wide(cache.y)
+        dx = cache.norm_inv * (dy - y * jnp.sum(dy * y, axis=-1, keepdims=True))
+        return dx.astype(dy.dtype), None

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from glassformer.errors import SettingError, ShapeError
+from glassformer.layers.precision import wide_product
 from glassformer.losses.cross_entropy import at_label, log_softmax, log_softmax_backward, shares, weighted
 from glassformer.losses.loss import Loss
 from glassformer.names import tag
@@ -58,7 +59,7 @@ class InfoNCE(Loss):
                 "label each: the first texts of B pairs, then the second ones"
             )
         x = tag("x", x)
-        scores = tag("scores", x @ x.T / self.temperature)
+        scores = tag("scores", wide_product(x, x.T) / self.temperature)
         share = tag("share", shares(scores, weights))
         partner = tag("partner", partners(len(x)))
         seen = tag("seen", candidates(labels, share))

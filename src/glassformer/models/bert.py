@@ -38,7 +38,6 @@ from glassformer.layers.contract import keywords_for, split_or_none
 from glassformer.models.attending import Attending
 from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, SpanHead, TagHead, VectorHead
 from glassformer.models.model import Network
-from glassformer.models.stack import Stacked
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
@@ -55,7 +54,7 @@ class Params(NamedTuple):
     segment: embedding.Params
     positions: positions.Params
     norm: layer_norm.Params
-    blocks: tuple[post_norm_block.Params, ...] | Stacked
+    blocks: tuple[post_norm_block.Params, ...]
 
 
 class Cache(NamedTuple):
@@ -65,7 +64,7 @@ class Cache(NamedTuple):
     segment: embedding.Cache
     norm: layer_norm.Cache
     drop: dropout.Cache
-    blocks: tuple[post_norm_block.Cache | checkpoint.Cache, ...] | Stacked
+    blocks: tuple[post_norm_block.Cache | checkpoint.Cache, ...]
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,6 @@ from glassformer.layers.contract import split_or_none
 from glassformer.models.attending import Attending
 from glassformer.models.incremental import Incremental
 from glassformer.models.kv_cache import KVCache, attend_next, keys_and_values, padded_cache
-from glassformer.models.stack import Stacked
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.models.tied_output import TiedOutput
 from glassformer.names import at
@@ -51,7 +50,7 @@ from glassformer.shapes import Array, Bool, Float, Integer, Key
 class Params(NamedTuple):
     embed: embedding.Params
     positions: positions.Params | None  # None: rotary
-    blocks: tuple[pre_norm_block.Params, ...] | Stacked
+    blocks: tuple[pre_norm_block.Params, ...]
     norm: layer_norm.Params
     head: embedding.Params | None  # None: the table of the embedding
 
@@ -61,7 +60,7 @@ class Cache(NamedTuple):
 
     embed: embedding.Cache
     drop: dropout.Cache
-    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...] | Stacked
+    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...]
     norm: layer_norm.Cache
     head: tied_head.Cache | None  # None where head and loss are one (losses/head_and_loss.py)
 

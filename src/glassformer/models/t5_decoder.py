@@ -21,14 +21,14 @@ from glassformer.layers import (
 )
 from glassformer.layers.contract import split_or_none
 from glassformer.layers.masks import Mask
-from glassformer.models.stack import Stack, Stacked
+from glassformer.models.stack import Stack
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Params(NamedTuple):
     bias: relative_bias.Params
-    blocks: tuple[pre_norm_decoder_block.Params, ...] | Stacked
+    blocks: tuple[pre_norm_decoder_block.Params, ...]
     norm: rms_norm.Params
 
 
@@ -40,7 +40,7 @@ class Inputs(NamedTuple):
 class Cache(NamedTuple):
     drop: dropout.Cache
     bias: relative_bias.Cache
-    blocks: tuple[pre_norm_decoder_block.Cache, ...] | Stacked
+    blocks: tuple[pre_norm_decoder_block.Cache, ...]
     norm: rms_norm.Cache
     drop_last: dropout.Cache
 

@@ -22,21 +22,21 @@ from glassformer.layers import (
 )
 from glassformer.layers.contract import split_or_none
 from glassformer.layers.masks import Mask
-from glassformer.models.stack import Stack, Stacked
+from glassformer.models.stack import Stack
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Params(NamedTuple):
     bias: relative_bias.Params
-    blocks: tuple[pre_norm_block.Params, ...] | Stacked
+    blocks: tuple[pre_norm_block.Params, ...]
     norm: rms_norm.Params
 
 
 class Cache(NamedTuple):
     drop: dropout.Cache
     bias: relative_bias.Cache
-    blocks: tuple[pre_norm_block.Cache, ...] | Stacked
+    blocks: tuple[pre_norm_block.Cache, ...]
     norm: rms_norm.Cache
     drop_memory: dropout.Cache
 

@@ -40,7 +40,6 @@ from glassformer.layers.attend import Attend
 from glassformer.layers.contract import split_or_none
 from glassformer.models.attending import Attending
 from glassformer.models.images import Images
-from glassformer.models.stack import Stacked
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
 
@@ -49,7 +48,7 @@ class Params(NamedTuple):
     patch: linear.Params
     class_token: class_token.Params | None
     positions: positions.Params
-    blocks: tuple[pre_norm_block.Params, ...] | Stacked
+    blocks: tuple[pre_norm_block.Params, ...]
     norm: layer_norm.Params
     head: linear.Params
 
@@ -59,7 +58,7 @@ class Cache(NamedTuple):
 
     prepare: standardise.Cache
     patch: linear.Cache
-    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...] | Stacked
+    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...]
     norm: layer_norm.Cache
     pool: mean_pool.Cache  # both pools keep the number of tokens
     head: linear.Cache
