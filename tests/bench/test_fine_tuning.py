@@ -57,7 +57,7 @@ def test_retrieval_before_and_after() -> None:
     lines = retrieval_text(result).splitlines()
     assert lines[0] == "names: contrast, 3 epochs of 6,000 pairs, 3 seeds, 312 test pairs"
     assert lines[2] == "  tuned on pairs  recall@1 41.00 ± 3.00 %"
-    assert f"{100 * expected.low:+.2f} to {100 * expected.high:+.2f} (paired)" in lines[3]
+    assert f"{100 * expected.low:+.2f} to {100 * expected.high:+.2f} (one pre-training for all seeds)" in lines[3]
 
 
 def test_what_frequencies_leave_open() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from glassformer.data import Dataset, Samples, make_dataset
 from glassformer.models import MLP, PatchAttention, ViT
-from glassformer.train.loop import Listener
+from glassformer.train import fit
+from glassformer.train.loop import InterruptedRunError, Listener
 from glassformer.train.optimiser import Optimiser, Schedule
 from glassformer.train.recipe import Engine, Recipe, Training, Validation
 from glassformer.train.resolve import resolved
@@ -97,6 +98,26 @@ class Stop(Listener):
 
     def interrupted(self) -> bool:
         return self.left <= 0
+
+
+def whole_and_cut(recipe: Recipe, seeds: tuple[int, ...], folder: Path) -> list[tuple[Path, Path]]:
+    """Two runs of the same, or of each seed: one trained at once, one cut and resumed. Nothing differs."""
+
+    def train(name: str, listener: Listener) -> None:
+        if seeds:
+            fit.train_many(recipe, small_data(), folder / name, seeds, listener)
+        else:
+            fit.train(recipe, small_data(), folder / name, listener)
+
+    train("whole", Listener())
+    with pytest.raises(InterruptedRunError):
+        train("cut", Stop(after=1))
+    fit.resume(folder / "cut")
+    parts = [f"seed-{seed}" for seed in seeds] or ["."]
+    pairs = [(folder / "whole" / part, folder / "cut" / part) for part in parts]
+    for pair in pairs:
+        assert_same_run(*pair)
+    return pairs
 
 
 def assert_same_run(one: Path, other: Path) -> None:

@@ -19,13 +19,13 @@ from glassformer.predict.run import load
 from glassformer.train import fit
 from glassformer.train.engines import choose
 from glassformer.train.jax_engine import JaxEngine
-from glassformer.train.loop import InterruptedRunError, Listener, split, with_seed
+from glassformer.train.loop import Listener, split, with_seed
 from glassformer.train.recipe import Recipe, Training
 from glassformer.train.rng import Threefry
 from glassformer.train.score import Score
 from glassformer.train.weights import load_arrays
 
-from .small import Stop, assert_same_run, small_data, small_recipe, without_validation
+from .small import small_data, small_recipe, whole_and_cut, without_validation
 
 KEEP = 0.8
 
@@ -109,18 +109,7 @@ def test_cut_in_the_middle_it_resumes_to_the_bit(
     monkeypatch.setattr(fit, "load_for", lambda recipe, name, tokeniser: small_data())
     recipe = averaging(accumulate=2, batch=4)
 
-    def train(name: str, listener: Listener) -> None:
-        if seeds:
-            fit.train_many(recipe, small_data(), tmp_path / name, seeds, listener)
-        else:
-            fit.train(recipe, small_data(), tmp_path / name, listener)
-
-    train("whole", Listener())
-    with pytest.raises(InterruptedRunError):
-        train("cut", Stop(after=1))
-    fit.resume(tmp_path / "cut")
-    for part in (f"seed-{seed}" for seed in seeds) if seeds else (".",):
-        assert_same_run(tmp_path / "whole" / part, tmp_path / "cut" / part)
+    assert whole_and_cut(recipe, seeds, tmp_path)
 
 
 def test_what_is_frozen_is_its_own_average_to_the_bit(tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ def pytorch(recipe: Recipe, folder: Path) -> tuple[Take, About]:
         for _ in range(steps):
             rows = torch.from_numpy(crops(stream, seed, done, batch, length)).long()
             for group in optimiser.param_groups:
-                group["lr"] = float(rate(done))
+                group["lr"] = np.asarray(rate(done)).item()
             optimiser.zero_grad(set_to_none=True)
             loss = loss_of(rows.pin_memory().to(place, non_blocking=True) if place == "cuda" else rows)
             loss.backward()

@@ -79,7 +79,8 @@ def arm_lines(arms: dict[str, tuple[float, ...]], measure: str, result: "Result 
         yield f"  {name:14}  {measure} {100 * mean(scores):.2f} ± {100 * stdev(scores):.2f} %"
     low, high = (100 * end for end in result.interval)
     difference = 100 * mean(result.differences)
-    yield f"  difference      {difference:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f} (paired)"
+    how = " (paired)" if len(arms) > 1 else " (one pre-training for all seeds)"
+    yield f"  difference      {difference:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f}{how}"
 
 
 def adapter_lines(result: "Result") -> list[str]:

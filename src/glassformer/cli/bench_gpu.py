@@ -1,6 +1,6 @@
 """glassformer bench train gpt2-…, bench context: training a GPT-2 on a GPU."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,7 +38,7 @@ def context(
     results = measured(settings, steps, rounds, (OURS,))
     lines = [f"{'context':>7}  batch  ms per step  tokens/s  of peak  GPU memory"]
     lines += [f"{r.setting.context:7}  {r.setting.batch:5}  {cells(r, OURS)}" for r in results]
-    answer = {"lengths": [r.plain() for r in results]}
+    answer: dict[str, Any] = {"lengths": [r.plain() for r in results]}
     if lengths[1:]:
         of_sequence = [r.step_ms[OURS] / r.setting.batch for r in results[:-1]]
         fit = fitted(lengths, of_sequence)

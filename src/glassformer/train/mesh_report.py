@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 
+from glassformer.layers import Checkpoint
 from glassformer.layers.contract import param_shapes
 from glassformer.names import named_leaves
 from glassformer.structure import Node, structure
@@ -177,8 +178,9 @@ def traffic_of(recipe: Recipe, placement: Placement, params: Any) -> Iterator[Tr
 
 
 def products_of(placement: Placement, model: Node) -> tuple[int, int]:
-    """Numbers per sample that are reduced over the model axis, in forward and in backward."""
+    """Numbers per sample that are reduced over the model axis, in forward (checkpointed: twice) and in backward."""
     forward = backward = 0
+    again = {id(inner) for node in model.walk() if isinstance(node.layer, Checkpoint) for inner in node.walk()}
     for node in model.walk():
         inside = {id(value) for part in node.parts if isinstance(part, Node) for value in jax.tree.leaves(part.params)}
         letters = letters_of(node.params)
@@ -189,7 +191,7 @@ def products_of(placement: Placement, model: Node) -> tuple[int, int]:
             if id(value) not in inside and len(on) > 1 and "model" in on:
                 sums["last" if on[-1] == "model" else "first"] += 1
         if sums["first"]:  # y = hidden @ w_down sums over F
-            forward += math.prod(jax.tree.leaves(node.y)[0].shape)
+            forward += math.prod(jax.tree.leaves(node.y)[0].shape) * (2 if id(node) in again else 1)
         if given:  # dx = dhidden @ w_up^T sums over F, for every such matrix
             backward += sums["last"] * math.prod(given[0].shape)
         for value, word in zip(*map(jax.tree.leaves, (node.x, letters_of(node.x))), strict=True):

@@ -23,9 +23,10 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from glassformer.errors import SettingError
+from glassformer.layers import Checkpoint
 from glassformer.layers.sharding import BATCH
 from glassformer.models.model import Network
-from glassformer.names import Call, nearest, watching
+from glassformer.names import Call, named_leaves, nearest, watching, with_leaves
 from glassformer.structure import structure
 
 AXES = ("data", "fsdp", "model")
@@ -203,7 +204,7 @@ class Placement:
     @contextmanager
     def working(self) -> Iterator[None]:
         """While a step is traced: with fsdp every layer gathers its parameters when it is at work, and again in
-        backward, so that no device ever keeps them all."""
+        backward, so that none is kept in between."""
         if self.sizes.get("fsdp", 1) == 1:
             yield
             return
@@ -223,35 +224,38 @@ class Placement:
             stored = self.sharding(self.stored(letters, leaf.shape))
             return lax.with_sharding_constraint(gather(leaf, letters), stored)
 
+        # a checkpointed block goes twice through its inside in backward, with the same weights
+        own = own_arrays if not isinstance(call.layer, Checkpoint) else all_arrays
         params, given = call.params, call.given
-        reduces = call.direction == "backward" and any(
-            all(leaf is not one for one in held) for leaf in own_arrays(params)
-        )
+        is_new = any(all(leaf is not one for one in held) for leaf in own(params).values())
+        reduces = call.direction == "backward" and is_new
         if reduces:
             params, given = lax.optimization_barrier((params, given))  # not before dy is there
         elif call.direction == "forward":  # a table may be among what comes in
-            given = over_own(gather, given)
-        params = over_own(gather, params)
-        inside = own_arrays(params)
+            given = over(own_arrays, gather, given)
+        params = over(own, gather, params)
+        inside = [*own(params).values()]
         held += inside
         result, other = call._replace(params=params, given=given).run()
         del held[len(held) - len(inside) :]
-        return result, over_own(reduce, other) if reduces else other
+        return result, over(own, reduce, other) if reduces else other
 
 
-def own_arrays(tree: Any) -> list[Any]:
-    return [one for one in tree if isinstance(one, jax.Array)] if hasattr(tree, "_fields") else []
+def all_arrays(tree: Any) -> dict[str, Any]:
+    """By name."""
+    return named_leaves(tree)
 
 
-def over_own(function: Callable[[Any, str], Any], tree: Any) -> Any:
-    """Arrays that a NamedTuple holds itself are replaced; those of its parts are their layers' concern."""
-    if not hasattr(tree, "_fields"):
-        return tree
-    hints = hints_of(type(tree))
-    fields = zip(tree._fields, tree, strict=True)
-    return type(tree)(
-        *(function(one, written(hints.get(name))) if isinstance(one, jax.Array) else one for name, one in fields)
-    )
+def own_arrays(tree: Any) -> dict[str, Any]:
+    """Those that a NamedTuple holds itself; those of its parts are their layers' concern."""
+    fields = zip(tree._fields, tree, strict=True) if hasattr(tree, "_fields") else ()
+    return {name: one for name, one in fields if isinstance(one, jax.Array)}
+
+
+def over(arrays: Callable[[Any], dict[str, Any]], function: Callable[[Any, str], Any], tree: Any) -> Any:
+    """The same tree with these arrays replaced: function(array, its letters)."""
+    letters = named_leaves(letters_of(tree))
+    return with_leaves(tree, {name: function(one, letters[name]) for name, one in arrays(tree).items()})
 
 
 def put(leaf: Any, sharding: NamedSharding) -> jax.Array:

@@ -8,6 +8,7 @@ lora    thin matrices beside the targets (layers/lora.py), and the head
 A head that gives symbols (of a language model) is no task's own: `bias` and `lora` let it learn only where it is new.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -22,16 +23,16 @@ from glassformer.names import named_leaves, nearest
 from glassformer.registry import register
 
 
-class Tune:
+class Tune(ABC):
     """What learns of a model. Patterns are of the model's own parameter names."""
 
     def network(self, model: Network) -> Layer:
         """What is trained: the model, or a layer around it."""
         return model
 
+    @abstractmethod
     def learns(self, model: Network) -> list[str]:
         """The parameters of the network that learn."""
-        raise NotImplementedError
 
     def base(self, params: Any) -> Any:
         """Of the network's params, the model's own, as they are before anything is added."""
