@@ -41,6 +41,9 @@ def train(
     rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="GPU: repeat to the bit")] = False,
     log: Annotated[list[str] | None, typer.Option(help="tell it to tensorboard, mlflow or wandb, too")] = None,
+    hosts: Annotated[
+        str, typer.Option(help="one run on several hosts: auto (SLURM, ...), or ADDRESS:PORT,COUNT,INDEX of this one")
+    ] = "",
     list_: Annotated[bool, typer.Option("--list", help="show the presets and stop")] = False,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
@@ -49,6 +52,10 @@ def train(
 
     Example: `glassformer train vit-pico --data mnist --seeds 0-4`, `glassformer train --set model.depth=2 --epochs 10`,
     `glassformer train gpt-nano --data book.txt`, `glassformer train --from runs/bert-1 --task classify --tune lora`
+
+    Several hosts, each with the same command but its own number: `glassformer train gpt2-124m --data tokens
+    --mesh data=16 --hosts 10.0.0.1:1234,2,0` and `... --hosts 10.0.0.1:1234,2,1`; with SLURM `srun glassformer train
+    ... --hosts auto`
     """
     from glassformer.cli.output import report
     from glassformer.cli.training_progress import TrainingProgress

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from glassformer.cli.hosts import note
 from glassformer.train.loop import Listener
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class TrainingProgress(Listener):
     """A listener that draws; on Ctrl-C it asks the loop to stop after the chunk under way."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False, quiet=quiet)
         self.bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(),
@@ -45,6 +46,7 @@ class TrainingProgress(Listener):
     def begins(self, folder: Path, recipe: "Recipe", data: "Dataset", seeds: tuple[int, ...]) -> None:
         training, optimiser = recipe.training, recipe.optimiser
         self.hear_of(recipe)
+        note(run=str(folder))
         seed = f"seeds {', '.join(map(str, seeds))}" if seeds else f"seed {training.seed}"
         times = f" x {training.accumulate}" if training.accumulate > 1 else ""
         self.console.print(
@@ -62,6 +64,7 @@ class TrainingProgress(Listener):
 
     def resumes(self, folder: Path, recipe: "Recipe") -> None:
         self.hear_of(recipe)
+        note(run=str(folder))
         self.console.print(f"going on with {folder}")
 
     def notice(self, text: str) -> None:

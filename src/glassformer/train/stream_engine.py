@@ -66,10 +66,15 @@ class StreamEngine(JaxEngine):
         return Batches(self.samples._replace(ids=rows), order, jnp.ones(shape), jax.random.fold_in(key, i))
 
 
-def crops(stream: TokenStream | np.ndarray, seed: int, step: int, count: int, length: int) -> np.ndarray:
-    """`count` windows that begin anywhere, int32 (count, length): always the same for a seed and a step."""
+def crops(
+    stream: TokenStream | np.ndarray, seed: int, step: int, count: int, length: int, rows: slice = slice(None)
+) -> np.ndarray:
+    """`count` windows that begin anywhere, int32 (count, length): always the same for a seed and a step.
+
+    Where the windows begin is drawn for all of them, and only `rows` of them are read: those of one host.
+    """
     drawn = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, step]))
-    starts = drawn.integers(0, len(stream) - length + 1, count)
+    starts = drawn.integers(0, len(stream) - length + 1, count)[rows]
     if isinstance(stream, TokenStream):
         return stream.crops(starts, length)
     return np.stack([stream[start : start + length] for start in starts])
