@@ -18,8 +18,6 @@ import traceback
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple, NoReturn
 
-import typer
-
 from glassformer.errors import GlassformerError, SettingError, TrainingError
 
 WATCHED = "GLASSFORMER_WATCHED"  # set for a child: its log, and a pipe that closes when its parent ends
@@ -28,7 +26,7 @@ LOST = 75  # how a child ends that saw an operation fail because of its peers
 OF_PEERS = ("Gloo", "NCCL", "heartbeat", "oordination service", "oordinationService", "onnection", "UNAVAILABLE")
 SHOWN = 30  # lines of the log, of an end that nothing explains
 HEARTBEAT = 10  # seconds without a sign of life after which a host is lost
-JOIN = 120  # seconds within which all hosts have to come
+JOIN = "GLASSFORMER_JOIN_SECONDS"  # within which all hosts have to come; as JAX has it, 300
 EXPECTED = (
     "expected auto (SLURM, Open MPI, Kubernetes, TPU pods), or ADDRESS:PORT,COUNT,INDEX: where host 0 can be reached, "
     "how many hosts there are, and which this one is, such as 10.0.0.1:1234,2,0"
@@ -61,19 +59,23 @@ def parse_hosts(text: str) -> Hosts:
     return found
 
 
+def watched() -> bool:
+    """Whether this process is the child that trains."""
+    return WATCHED in os.environ
+
+
 @contextlib.contextmanager
-def one_of(hosts: str) -> Iterator[None]:
-    """As one of the hosts that the text names; without a text alone. The parent goes no further than this."""
+def one_of(hosts: str) -> Iterator[bool]:
+    """In a child, one of the hosts that the text names; whether it is the first. Without a text it is alone."""
     if not hosts:
-        yield
+        yield True
         return
-    place = parse_hosts(hosts)
-    if WATCHED not in os.environ:
-        raise typer.Exit(watch(hosts))
     apart_from_xla()
     try:
-        note(joined=join(place))
-        yield
+        index, count = join(parse_hosts(hosts))
+        note(joined=[index, count])
+        yield index == 0
+        shut_down()
     except BaseException as error:
         end(error)  # at once: to leave in an orderly way, JAX would wait for peers
 
@@ -83,7 +85,7 @@ def join(hosts: Hosts) -> tuple[int, int]:
     import jax
 
     try:
-        jax.distributed.initialize(*hosts, initialization_timeout=JOIN, heartbeat_timeout_seconds=HEARTBEAT)
+        jax.distributed.initialize(*hosts, initialization_timeout=join_seconds(), heartbeat_timeout_seconds=HEARTBEAT)
     except jax.errors.JaxRuntimeError as error:
         where = hosts.coordinator or "the address that JAX has found"
         raise TrainingError(
@@ -92,6 +94,20 @@ def join(hosts: Hosts) -> tuple[int, int]:
     except (ValueError, TypeError):
         raise SettingError(f"--hosts: auto came, and no cluster was found in the environment; {EXPECTED}") from None
     return jax.process_index(), jax.process_count()
+
+
+def join_seconds() -> int:
+    text = os.environ.get(JOIN, "300")
+    if not text.isdecimal() or not int(text):
+        raise SettingError(f"{JOIN}: {text!r} came, expected a number of seconds from 1")
+    return int(text)
+
+
+def shut_down() -> None:
+    """All hosts together; before this, none is missing."""
+    import jax
+
+    jax.distributed.shutdown()
 
 
 def apart_from_xla() -> None:
@@ -106,6 +122,8 @@ def apart_from_xla() -> None:
     log_of_child.append(log)
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # a lost peer is no reason to write down all memory
+
+    threading.excepthook = lambda failed: os.write(log, f"{failed.exc_value}\n".encode()) and None  # what waits for it says so
 
     def until_alone() -> None:
         os.read(alive, 1)
@@ -123,8 +141,12 @@ def note(**facts: Any) -> None:
 def end(error: BaseException) -> NoReturn:
     import click
 
+    from glassformer.train.loop import InterruptedRunError
+
     code = 1
     if isinstance(error, GlassformerError):
+        if isinstance(error, InterruptedRunError):  # it is for all
+            shut_down()
         print(f"glassformer: {error}", file=sys.stderr)
     elif isinstance(error, click.ClickException):
         error.show(sys.stderr)
@@ -145,6 +167,7 @@ def end(error: BaseException) -> NoReturn:
 
 def watch(hosts: str) -> int:
     """Run this command in a child; the status to end with, everything said."""
+    parse_hosts(hosts), join_seconds()  # they may be refused
     reading, writing = os.pipe()  # it closes when this process ends, however it ends
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         child = subprocess.Popen(
@@ -175,15 +198,16 @@ def why(code: int, log: str, hosts: str) -> str:
     for line in log.splitlines():
         if line.startswith(NOTE):
             facts |= json.loads(line.removeprefix(NOTE))
+    lines = [line for line in log.splitlines() if not line.startswith((NOTE, "[Gloo]"))]
     fatal = code == -signal.SIGABRT and "JAX distributed service detected fatal errors" in log
     if not fatal and code != LOST:
         if code >= 0:
             return ""
-        last = "\n".join(["; the last that it wrote:", *log.splitlines()[-SHOWN:]]) if log else ""
+        last = "\n".join(["; the last that it wrote:", *lines[-SHOWN:]]) if lines else ""
         return f"the process that trains was ended by {signal.Signals(-code).name}{last}"
     if "joined" not in facts:
         return (
-            f"--hosts {hosts}: host 0 could not be reached, or not all hosts came, within {JOIN} s; start the same "
+            f"--hosts {hosts}: host 0 could not be reached, or not all hosts came, within {join_seconds()} s ({JOIN}); start the same "
             "command on every host within that time, and see that the address is right and no firewall closes the port"
         )
     index, count = facts["joined"]

@@ -57,7 +57,11 @@ def train(
     --mesh data=16 --hosts 10.0.0.1:1234,2,0` and `... --hosts 10.0.0.1:1234,2,1`; with SLURM `srun glassformer train
     ... --hosts auto`
     """
+    from glassformer.cli.hosts import one_of, watch, watched
     from glassformer.cli.output import report
+
+    if hosts and not list_ and not watched():
+        raise typer.Exit(watch(hosts))
     from glassformer.cli.training_progress import TrainingProgress
     from glassformer.train import fit
     from glassformer.train.settings import with_changes
@@ -82,8 +86,15 @@ def train(
         "engine.deterministic": deterministic or None,
     }
     several = parse_seeds(seeds) if seeds else ()
-    with TrainingProgress() as drawn, closing(Trackers(drawn, log or [])) as progress:
-        signal.signal(signal.SIGINT, drawn.stop_soon)
+    if several and hosts:
+        raise typer.BadParameter("hosts train one run together; train the seeds one by one, --seed", param_hint="--seeds")
+    with (
+        one_of(hosts) as first,
+        TrainingProgress(quiet=not first) as drawn,
+        closing(Trackers(drawn, log or [] if first else [])) as progress,
+    ):
+        for number in (signal.SIGINT, signal.SIGTERM) if hosts else (signal.SIGINT,):
+            signal.signal(number, drawn.stop_soon)
         if resume:
             refuse(
                 {
@@ -111,7 +122,8 @@ def train(
                 seeds=several,
                 listener=progress,
             )
-    report(result, as_text(result), as_json=json)
+    if first:
+        report(result, as_text(result), as_json=json)
 
 
 def refuse(options: dict[str, Any]) -> None:

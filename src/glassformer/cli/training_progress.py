@@ -1,5 +1,6 @@
 """What a person sees while a model trains: the configuration, a bar, a line per epoch. All on stderr."""
 
+import signal
 import time
 from pathlib import Path
 from types import TracebackType
@@ -92,9 +93,11 @@ class TrainingProgress(Listener):
         share = f"{100 * accuracy:.2f} %"
         return f"loss {loss:.4f}, {share}" if self.by_loss and loss is not None else share
 
-    def stop_soon(self, *_: Any) -> None:
+    def stop_soon(self, number: int = signal.SIGINT, *_: Any) -> None:
         if self.stopping:
-            raise KeyboardInterrupt
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return  # schedulers may send their signal to several processes
         self.stopping = True
         self.console.print("stopping after this chunk; press Ctrl-C again to stop at once")
 

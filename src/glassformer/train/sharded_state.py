@@ -5,6 +5,7 @@ The folder `state` of a run holds the last two states, each in a folder named by
 every array a checksum is kept that does not depend on how it is cut; what was damaged is left for the state before.
 """
 
+import logging
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -90,10 +91,15 @@ class ShardedStates:
         return with_leaves(like, arrays), about
 
     def read(self, step: int, **items: Any) -> Any:
+        log = logging.getLogger("absl")
+        level = log.level
+        log.setLevel(logging.CRITICAL)  # what is wrong is said once, here
         try:
             return self.manager.restore(step, args=self.args.Composite(**items))
-        except Exception as error:  # of several libraries, and of none of them said which
+        except Exception as error:  # several libraries have a part in it
             raise Damaged(str(error).strip().partition("\n")[0][:200]) from None
+        finally:
+            log.setLevel(level)
 
     def put_aside(self, step: int) -> None:
         """The same step will be written again."""
