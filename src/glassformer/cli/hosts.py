@@ -38,8 +38,8 @@ class Hosts(NamedTuple):
     """Where the first host is reached, how many there are and which this one is; None: JAX finds out."""
 
     coordinator: str | None = None
-    count: int | None = None
-    index: int | None = None
+    processes: int | None = None
+    process: int | None = None
 
 
 def parse_hosts(text: str) -> Hosts:
@@ -123,7 +123,9 @@ def apart_from_xla() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # a lost peer is no reason to write down all memory
 
-    threading.excepthook = lambda failed: os.write(log, f"{failed.exc_value}\n".encode()) and None  # what waits for it says so
+    threading.excepthook = lambda failed: (
+        os.write(log, f"{failed.exc_value}\n".encode()) and None
+    )  # what waits for it says so
 
     def until_alone() -> None:
         os.read(alive, 1)
@@ -167,7 +169,8 @@ def end(error: BaseException) -> NoReturn:
 
 def watch(hosts: str) -> int:
     """Run this command in a child; the status to end with, everything said."""
-    parse_hosts(hosts), join_seconds()  # they may be refused
+    parse_hosts(hosts)  # it may be refused
+    join_seconds()
     reading, writing = os.pipe()  # it closes when this process ends, however it ends
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         child = subprocess.Popen(
@@ -207,8 +210,9 @@ def why(code: int, log: str, hosts: str) -> str:
         return f"the process that trains was ended by {signal.Signals(-code).name}{last}"
     if "joined" not in facts:
         return (
-            f"--hosts {hosts}: host 0 could not be reached, or not all hosts came, within {join_seconds()} s ({JOIN}); start the same "
-            "command on every host within that time, and see that the address is right and no firewall closes the port"
+            f"--hosts {hosts}: host 0 could not be reached, or not all hosts came, within {join_seconds()} s "
+            f"({JOIN}); start the same command on every host within that time, and see that the address is right and "
+            "no firewall closes the port"
         )
     index, count = facts["joined"]
     go_on = f"with --resume {facts['run']}" if "run" in facts else "with --resume and its run folder"

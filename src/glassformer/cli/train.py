@@ -37,6 +37,12 @@ def train(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="run folder (default: a new one in runs/)")] = None,
     resume: Annotated[Path | None, typer.Option(help="go on with the run in this folder, or with its seeds")] = None,
     engine: Annotated[str, typer.Option(help="auto (the fastest that can), native, or jax")] = "",
+    mesh: Annotated[
+        str,
+        typer.Option(
+            help="jax: how devices share the work, data=4,model=2 (axes: data, fsdp, model), also with --resume"
+        ),
+    ] = "",
     threads: Annotated[int | None, typer.Option(help="native: how many (default: one for each core)")] = None,
     rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="GPU: repeat to the bit")] = False,
@@ -81,13 +87,16 @@ def train(
         "optimiser.lr": lr,
         "training.seed": seed,
         "engine.name": engine or None,
+        "engine.mesh": mesh or None,
         "engine.threads": threads,
         "engine.rng": rng or None,
         "engine.deterministic": deterministic or None,
     }
     several = parse_seeds(seeds) if seeds else ()
     if several and hosts:
-        raise typer.BadParameter("hosts train one run together; train the seeds one by one, --seed", param_hint="--seeds")
+        raise typer.BadParameter(
+            "hosts train one run together; train the seeds one by one, --seed", param_hint="--seeds"
+        )
     with (
         one_of(hosts) as first,
         TrainingProgress(quiet=not first) as drawn,
@@ -106,10 +115,10 @@ def train(
                     "from": from_,
                     "task": task,
                     "tune": tune,
-                    **flags,
+                    **{name: value for name, value in flags.items() if name != "engine.mesh"},
                 }
             )
-            result = fit.resume(resume, progress)
+            result = fit.resume(resume, progress, mesh=mesh or None)
         else:
             if from_ and (preset or recipe):
                 raise typer.BadParameter("the run brings its recipe; name no other beside it", param_hint="--from")

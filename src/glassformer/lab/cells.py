@@ -33,6 +33,7 @@ ADDED = (
     ("training", "steps", 0),
     ("training", "score_every", 1000),
     ("engine", "precision", "float32"),
+    ("engine", "mesh", ""),
     ("training", "augment", to_plain(Augment())),
     *(
         (model, name, default)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from glassformer.errors import SettingError, expect
 from glassformer.layers.attend import Attend
-from glassformer.layers.attention import Attention, Inputs, by_head, by_token, join_heads, split_heads
+from glassformer.layers.attention import Attention, Inputs, by_head, by_token, for_heads, join_heads, split_heads
 from glassformer.layers.blocks import cut, fill, joined, places
 from glassformer.layers.masks import Mask, as_mask
 from glassformer.layers.softmax import softmax, softmax_backward
@@ -63,16 +63,17 @@ class BandedAttention(Attend):
         expect(self.called, "number of queries", q.shape[1], tokens, "it is self-attention; take attend = blockwise")
         mask.show(tokens, tokens)
         keep = mask.kept(self.called, k)
-        keep = jnp.repeat(jnp.ones((batch, tokens), bool) if keep is None else keep, heads, axis=0)
+        keep = for_heads(jnp.ones((batch, tokens), bool) if keep is None else keep, heads)
         around = Around(replace(mask, keep=None), tokens)
 
         scores = around.cut(by_head(q)) @ flipped(around(by_head(k))) * self.scale_for(q)
-        seen = around(keep)[:, :, None, :] & around.seen()[:, None]
+        seen = flipped(around(keep[..., None]))
+        seen = seen & jnp.expand_dims(around.seen(), tuple(range(1, seen.ndim - 2)))
         band = joined(softmax(jnp.where(seen, scores, -jnp.inf)), tokens)
         band = tag("band", split_heads(band, of=q))
 
         scores = around.first(by_head(q)) @ flipped(by_head(k)) * self.scale_for(q)
-        seen = keep[:, None, :] & around.seen_by_global()
+        seen = keep[..., None, :] & around.seen_by_global()
         global_rows = tag("global_rows", split_heads(softmax(jnp.where(seen, scores, -jnp.inf)), of=q))
 
         z_near = joined(around.cut(join_heads(band)) @ around(by_head(v)), tokens)
@@ -82,7 +83,7 @@ class BandedAttention(Attend):
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "B T H D"]) -> tuple[Inputs, None]:
         q, k, v = by_head(cache.q), by_head(cache.k), by_head(cache.v)
-        tokens, scale = q.shape[1], self.scale_for(q)
+        tokens, scale = q.shape[-2], self.scale_for(q)
         around = Around(cache.mask, tokens)
         dz = tag("dz", dy)
         dz_near, dz_global = around.cut(by_head(dz)), around.first(by_head(dz))
@@ -112,29 +113,29 @@ class Around:
         self.size = min(mask.window or tokens, tokens)  # of a block
         self.count = 2 if mask.causal else 3  # of blocks
 
-    def cut(self, x: Float[Array, "N T *D"]) -> Float[Array, "_ N _ *D"]:
+    def cut(self, x: Float[Array, "*N T D"]) -> Float[Array, "_ *N _ D"]:
         return cut(x, self.size)
 
-    def first(self, x: Float[Array, "N T *D"]) -> Float[Array, "N _ *D"]:
-        return x[:, : self.mask.global_tokens]
+    def first(self, x: Float[Array, "*N T D"]) -> Float[Array, "*N _ D"]:
+        return x[..., : self.mask.global_tokens, :]
 
-    def __call__(self, x: Float[Array, "N T *D"]) -> Float[Array, "_ N W *D"]:
+    def __call__(self, x: Float[Array, "*N T D"]) -> Float[Array, "_ *N W D"]:
         blocks = self.cut(x)
         nothing = jnp.zeros_like(blocks[:1])
         before, after = jnp.concatenate([nothing, blocks[:-1]]), jnp.concatenate([blocks[1:], nothing])
         first = self.first(x)
         everywhere = jnp.broadcast_to(first, (len(blocks), *first.shape))
-        return jnp.concatenate([everywhere, *(before, blocks, after)[: self.count]], axis=2)
+        return jnp.concatenate([everywhere, *(before, blocks, after)[: self.count]], axis=-2)
 
-    def backward(self, d: Float[Array, "_ N W D"]) -> Float[Array, "N T D"]:
+    def backward(self, d: Float[Array, "_ *N W D"]) -> Float[Array, "*N T D"]:
         """What was put into several blocks receives the sum of their gradients."""
-        end = d.shape[2] - self.count * self.size
-        parts = [d[:, :, end + i * self.size :][:, :, : self.size] for i in range(self.count)]
+        end = d.shape[-2] - self.count * self.size
+        parts = [d[..., end + i * self.size :, :][..., : self.size, :] for i in range(self.count)]
         nothing = jnp.zeros_like(parts[0][:1])
         blocks = parts[1] + jnp.concatenate([parts[0][1:], nothing])
         if not self.mask.causal:
             blocks = blocks + jnp.concatenate([nothing, parts[2][:-1]])
-        everywhere = jnp.sum(d[:, :, :end], axis=0)
+        everywhere = jnp.sum(d[..., :end, :], axis=0)
         return joined(blocks, self.tokens) + fill(everywhere, self.tokens)
 
     def seen(self) -> Bool[Array, "_ _ W"]:

@@ -5,20 +5,21 @@ import jax.numpy as jnp
 from glassformer.shapes import Array, Float, Integer
 
 
-def cut(x: Float[Array, "N T *D"], size: int) -> Float[Array, "_ N _ *D"]:
-    """(N, T, …) -> (blocks, N, size, …); the last block is padded with zeros (False)."""
-    count = -(-x.shape[1] // size)
-    return jnp.moveaxis(fill(x, count * size).reshape(x.shape[0], count, size, *x.shape[2:]), 1, 0)
+def cut(x: Float[Array, "*N T D"], size: int, axis: int = -2) -> Float[Array, "_ *N _ D"]:
+    """(N, T, D) -> (blocks, N, size, D); the last block is padded with zeros (False)."""
+    at, count = axis % x.ndim, -(-x.shape[axis] // size)
+    blocks = fill(x, count * size, axis).reshape(*x.shape[:at], count, size, *x.shape[at + 1 :])
+    return jnp.moveaxis(blocks, at, 0)
 
 
-def joined(blocks: Float[Array, "_ N _ *D"], tokens: int) -> Float[Array, "N T *D"]:
+def joined(blocks: Float[Array, "_ *N _ D"], tokens: int) -> Float[Array, "*N T D"]:
     """Undo `cut`: without the padding of the last block."""
-    x = jnp.moveaxis(blocks, 0, 1)
-    return x.reshape(x.shape[0], -1, *x.shape[3:])[:, :tokens]
+    x = jnp.moveaxis(blocks, 0, -3)
+    return x.reshape(*x.shape[:-3], -1, x.shape[-1])[..., :tokens, :]
 
 
-def fill(x: Float[Array, "N T *D"], tokens: int) -> Float[Array, "N _ *D"]:
-    return jnp.pad(x, [(0, tokens - size if axis == 1 else 0) for axis, size in enumerate(x.shape)])
+def fill(x: Float[Array, "*N T D"], tokens: int, axis: int = -2) -> Float[Array, "*N _ D"]:
+    return jnp.pad(x, [(0, tokens - size if i == axis % x.ndim else 0) for i, size in enumerate(x.shape)])
 
 
 def places(tokens: int, size: int) -> Integer[Array, "_ _"]:

@@ -24,7 +24,7 @@ from jax import lax
 
 from glassformer.errors import at_least
 from glassformer.layers.attend import Attend
-from glassformer.layers.attention import Attention, Inputs, by_head, by_token, split_heads, transposed
+from glassformer.layers.attention import Attention, Inputs, by_head, by_token, for_heads, split_heads, transposed
 from glassformer.layers.blocks import cut, joined, places
 from glassformer.layers.masks import Mask, as_mask
 from glassformer.layers.precision import wide
@@ -46,15 +46,15 @@ class Cache(NamedTuple):
 class Queries(NamedTuple):
     """One block; with a further axis in front, all of them."""
 
-    q: Float[Array, "N T D"]  # times the scale
+    q: Float[Array, "*N T D"]  # times the scale
     place: Integer[Array, "T"]
 
 
 class Keys(NamedTuple):
-    k: Float[Array, "N S D"]
-    v: Float[Array, "N S D"]
+    k: Float[Array, "*N S D"]
+    v: Float[Array, "*N S D"]
     place: Integer[Array, "S"]
-    keep: Bool[Array, "N S"]  # False also at the padding of the last block
+    keep: Bool[Array, "*N S"]  # False also at the padding of the last block
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ class BlockwiseAttention(Attend):
         dv = tag("dv", by_token(joined(dv, k.shape[1]), of=k).astype(v.dtype))
         return Inputs(q=dq, k=dk, v=dv), None
 
-    def scores(self, queries: Queries, keys: Keys, mask: Mask) -> Float[Array, "N T S"]:
-        seen = keys.keep[:, None, :]
+    def scores(self, queries: Queries, keys: Keys, mask: Mask) -> Float[Array, "*N T S"]:
+        seen = keys.keep[..., None, :]
         if mask.by_place:
             seen = seen & mask.allows(queries.place[:, None], keys.place)
         return jnp.where(seen, queries.q @ transposed(keys.k), -jnp.inf)
@@ -160,7 +160,7 @@ class BlockwiseAttention(Attend):
             k=cut(by_head(wide(k)), self.block),
             v=cut(by_head(wide(v)), self.block),
             place=places(sources, self.block),
-            keep=cut(jnp.repeat(keep, heads, axis=0), self.block),
+            keep=cut(for_heads(keep, heads), self.block, axis=-1),
         )
 
     def scale_for(self, q: Float[Array, "B T H D"]) -> float:
@@ -175,6 +175,6 @@ def unless_unseen(mask: Mask, queries: Queries, keys: Keys, looking: Callable[[]
     return lax.cond(seen, looking, lambda: unchanged)
 
 
-def finite(highest: Float[Array, "N T 1"]) -> Float[Array, "N T 1"]:
+def finite(highest: Float[Array, "*N T 1"]) -> Float[Array, "*N T 1"]:
     """0 in the place of -inf, where a query has seen nothing yet: -inf - -inf would not be a number."""
     return jnp.where(jnp.isneginf(highest), 0, highest)

@@ -101,12 +101,12 @@ class LinearAttention(Attend):
             return jnp.einsum("bthd,bhde->bthe", a, jnp.einsum("bshd,bshe->bhde", b, c))
         tokens, longest = a.shape[1], max(a.shape[1], b.shape[1])
         way = slice(None, None, -1 if backwards else 1)
-        sums = self.so_far(*(fill(by_head(x), longest)[:, way] for x in (a, b, c)))
-        return by_token(sums[:, way][:, :tokens], of=a)
+        sums = self.so_far(*(fill(by_head(x), longest)[..., way, :] for x in (a, b, c)))
+        return by_token(sums[..., way, :][..., :tokens, :], of=a)
 
     def so_far(
-        self, a: Float[Array, "N T D"], b: Float[Array, "N T D"], c: Float[Array, "N T _"]
-    ) -> Float[Array, "N T _"]:
+        self, a: Float[Array, "*N T D"], b: Float[Array, "*N T D"], c: Float[Array, "*N T _"]
+    ) -> Float[Array, "*N T _"]:
         """The causal sum: what earlier blocks left behind, and the pairs inside the block."""
 
         def one_block(before: Array, now: tuple[Array, Array, Array]) -> tuple[Array, Array]:
@@ -114,9 +114,9 @@ class LinearAttention(Attend):
             inside = jnp.tril(a @ transposed(b)) @ c
             return before + transposed(b) @ c, a @ before + inside
 
-        nothing = jnp.zeros((a.shape[0], b.shape[-1], c.shape[-1]), c.dtype)
+        nothing = jnp.zeros((*a.shape[:-2], b.shape[-1], c.shape[-1]), c.dtype)
         _, sums = lax.scan(one_block, nothing, (cut(a, self.block), cut(b, self.block), cut(c, self.block)))
-        return joined(sums, a.shape[1])
+        return joined(sums, a.shape[-2])
 
 
 def features(x: Float[Array, "B T H D"]) -> Float[Array, "B T H D"]:

@@ -8,6 +8,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -85,6 +86,9 @@ class NativeEngine:
 
     def start(self, params: Any) -> State:
         return State(params=params, optimiser=self.optimiser.init(params))
+
+    def place(self, state: Any) -> Any:
+        return jax.tree.map(jnp.asarray, state)
 
     def batches(self, orders: list[np.ndarray], epoch: int) -> Epoch:
         """This epoch's samples, in the given order."""

@@ -30,6 +30,7 @@ class Engine(Protocol):
     steps: int  # of an epoch
 
     def start(self, params: Any) -> State: ...
+    def place(self, state: Any) -> Any: ...
     def batches(self, orders: list[np.ndarray], epoch: int) -> Any: ...
     def run(self, state: State, batches: Any, first: int, last: int) -> tuple[State, np.ndarray]: ...
     def score(self, params: Any, samples: Any) -> Score: ...
@@ -60,7 +61,7 @@ def choose(recipe: Recipe, train: Any, notice: Callable[[str], None]) -> Engine:
     name = recipe.engine.name
     if name in registered():
         return REGISTERED[name](recipe, train, notice)
-    if name == "auto" and jax.default_backend() == "cpu":
+    if name == "auto" and jax.default_backend() == "cpu" and not recipe.engine.mesh:
         for engine in REGISTERED.values():
             try:
                 return engine(recipe, train, notice)

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import glassformer
@@ -56,7 +57,7 @@ def run_recipe(
     named, listener = chosen(0), listener or Listener()
     data_set = as_dataset(data or named.data, named, tokeniser_from(start) if start else None)
     whole = chosen(len(data_set.train[0]))  # a preset may have other settings where there are many images
-    ready = resolved(with_change(whole, "data", lasting_name(data_set.name), "data"), data_set)
+    ready = on_all_hosts(resolved(with_change(whole, "data", lasting_name(data_set.name), "data"), data_set))
     with nullcontext(Path(out)) if out else shared_folder(name_of(recipe, start, ready)) as folder:
         listener.begins(folder, ready, data_set, seeds)
         if seeds:
@@ -95,7 +96,7 @@ def resume(
     """
     folder, listener = run_folder(Path(path)), listener or Listener()
     recipe, seeds = folder.recipe_and_seeds()
-    recipe = with_all(recipe, {"engine.mesh": mesh})
+    recipe = on_all_hosts(with_all(recipe, {"engine.mesh": mesh}))
     listener.resumes(folder.path, recipe)
     with folder.locked():
         data_set = as_dataset(data or recipe.data, recipe, folder.tokeniser())
@@ -107,11 +108,22 @@ def resume(
         return finish(begun(Loop(recipe, data_set, folder, listener)))
 
 
+def on_all_hosts(recipe: Recipe) -> Recipe:
+    """Several hosts share the batch, where no mesh says otherwise."""
+    needs_mesh = hosts.count() > 1 and not recipe.engine.mesh
+    return with_all(recipe, {"engine.mesh": f"data={len(jax.devices())}"}) if needs_mesh else recipe
+
+
 def hosts_must_agree(recipe: Recipe, data: Dataset, path: Path) -> None:
     if hosts.count() > 1:
         release, digest_of_data = glassformer.__version__, digest(data.train)
         hosts.must_agree(
-            {"the release": release, "--out": str(path), **flat(to_plain(recipe)), "the digest of the data": digest_of_data}
+            {
+                "the release": release,
+                "--out": str(path),
+                **flat(to_plain(recipe)),
+                "the digest of the data": digest_of_data,
+            }
         )
 
 

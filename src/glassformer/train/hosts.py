@@ -39,7 +39,9 @@ def of_first(make: Callable[[], Any]) -> Any:
 
     said = np.frombuffer(json.dumps(make()).encode(), np.uint8) if is_first() else np.zeros(0, np.uint8)
     length = int(broadcast_one_to_all(np.int32(len(said))))
-    return json.loads(bytes(broadcast_one_to_all(np.resize(said, length) if is_first() else np.zeros(length, np.uint8))))
+    return json.loads(
+        bytes(broadcast_one_to_all(np.resize(said, length) if is_first() else np.zeros(length, np.uint8)))
+    )
 
 
 def of_all(values: Any) -> np.ndarray:

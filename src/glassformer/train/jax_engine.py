@@ -5,6 +5,7 @@ progress and Ctrl-C, and a resumed run takes the very same steps. With several s
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
@@ -15,9 +16,11 @@ import numpy as np
 import optax
 from jax import lax
 
+from glassformer.errors import SettingError
 from glassformer.train.augment import Augment, Draws, augmented, corners_of, draw
 from glassformer.train.gradient import loss_and_gradient
 from glassformer.train.limits import batch_must_fit
+from glassformer.train.placement import Placement
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, Tally, score_in_parts, tally
 from glassformer.train.tasks.task import label_weights
@@ -47,7 +50,7 @@ class JaxEngine:
         self, recipe: Recipe, train: Any, seeds: tuple[int, ...], last: optax.GradientTransformation | None = None
     ) -> None:
         """`last` is put behind the recipe's optimiser."""
-        self.recipe, self.seeds = recipe, seeds
+        self.recipe, self.seeds, self.placement = recipe, seeds, placement_of(recipe, seeds)
         self.take(train)
         self.steps = -(-self.count // recipe.training.samples_of_update)
         optimiser = recipe.learning.transformation(self.steps, recipe.training.epochs)
@@ -63,7 +66,7 @@ class JaxEngine:
         """How many samples there are, and how many an epoch has; all of them on the device."""
         self.total = self.recipe.task.count(train)
         self.count = self.recipe.training.of_an_epoch(self.total)
-        self.samples = jax.tree.map(jnp.asarray, train)
+        self.samples = self.whole(train)
 
     def stepping(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """The compiled program."""
@@ -77,10 +80,20 @@ class JaxEngine:
     def compiled(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         deterministic = self.recipe.engine.deterministic and jax.default_backend() == "gpu"
         flags = {"xla_gpu_deterministic_ops": True} if deterministic else None
-        return jax.jit(function, compiler_options=flags, **options)
+        program = jax.jit(function, compiler_options=flags, **options)
+        return program if self.placement is None else on_mesh(self.placement, program)
+
+    def whole(self, tree: Any) -> Any:
+        """On the device; of several, on each."""
+        return jax.tree.map(jnp.asarray, tree) if self.placement is None else self.placement.put_whole(tree)
 
     def start(self, params: Any) -> State:
-        return State(params=params, optimiser=self.init_optimiser(params), ema=self.average(params))
+        params = self.place(params)  # first: what is made like them lies where they do
+        return self.place(State(params=params, optimiser=self.init_optimiser(params), ema=self.average(params)))
+
+    def place(self, state: Any) -> Any:
+        """A state from anywhere, or its parameters, where it is trained."""
+        return jax.tree.map(jnp.asarray, state) if self.placement is None else self.placement.put(state)
 
     def average(self, params: Any) -> Any:
         """Averaged weights begin as the first ones; a copy, because a step gives its state away."""
@@ -96,9 +109,9 @@ class JaxEngine:
         single = len(self.seeds) == 1
         return Batches(
             samples=self.samples,
-            order=jnp.asarray(padded[0] if single else np.stack(padded)),
-            weights=jnp.asarray(weights),
-            key=keys[0] if single else jnp.stack(keys),
+            order=self.whole(padded[0] if single else np.stack(padded)),
+            weights=self.whole(weights),
+            key=self.whole(keys[0] if single else jnp.stack(keys)),
         )
 
     def run(self, state: State, batches: Batches, first: int, last: int) -> tuple[State, np.ndarray]:
@@ -116,8 +129,39 @@ class JaxEngine:
         return score_in_parts(self.tally, self.recipe.task, params, samples)
 
 
-def tally_trained(recipe: Recipe, params: Any, *samples: Any) -> Tally:
-    return tally(recipe, recipe.merged(params), *samples)
+def placement_of(recipe: Recipe, seeds: tuple[int, ...]) -> Placement | None:
+    """Where the arrays of a run lie; None: on one device. What a mesh cannot do is refused."""
+    placement, batch = recipe.placement, recipe.training.batch
+    if placement is None:
+        return None
+    if seeds[1:]:
+        raise SettingError(
+            f"engine.mesh: {recipe.engine.mesh} is for one run, and {len(seeds)} seeds came; train them one by one, --seed"
+        )
+    if batch % placement.batch_parts:
+        parts = placement.batch_parts
+        raise SettingError(
+            f"engine.mesh: {recipe.engine.mesh} splits a batch into {parts} parts, and training.batch is {batch}; "
+            f"try --batch {-(-batch // parts) * parts}"
+        )
+    return placement
+
+
+def on_mesh(placement: Placement, program: Callable[..., Any]) -> Callable[..., Any]:
+    """The layers can ask for the mesh while they are traced (layers/sharding.py)."""
+
+    def run(*args: Any) -> Any:
+        with jax.set_mesh(placement.mesh):
+            return program(*args)
+
+    return run
+
+
+def tally_trained(recipe: Recipe, params: Any, samples: Any, chosen: Any, here: Any) -> Tally:
+    placement = recipe.placement
+    if placement is not None:
+        chosen, here = placement.split((chosen, here))
+    return tally(recipe, recipe.merged(params), samples, chosen, here)
 
 
 def take_steps(step: Callable[..., Any], state: State, batches: Batches, first: Any, last: Any) -> tuple[State, Any]:
@@ -139,7 +183,8 @@ def take_step(
     params, keep = optax.apply_updates(state.params, updates), recipe.training.ema
     # keep * ema + (1 - keep) * params, so that what does not change stays to the bit
     ema = jax.tree.map(lambda ema, new: ema + (1 - keep) * (new - ema), state.ema, params) if keep else None
-    return State(params=params, optimiser=memory, ema=ema), loss
+    state = State(params=params, optimiser=memory, ema=ema)
+    return state if recipe.placement is None else recipe.placement.keep(state), loss
 
 
 def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any]:
@@ -160,22 +205,28 @@ def loss_of_step(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple
 
 def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tuple[Any, Any, Any]:
     """Loss and gradient of a batch, with its own augmentation and its own dropout; the weight of its labels."""
-    chosen = batches.order[i]
+    chosen, here, placement = batches.order[i], batches.weights[i], recipe.placement
+    if placement is not None:
+        chosen, here = placement.split((chosen, here))
     key_draw, key_model = keys_of_step(batches.key, i)
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     narrow = jnp.bfloat16 if recipe.engine.precision == "bf16" else None
-    weights = label_weights(batch, batches.weights[i])
-    loss, dparams = loss_and_gradient(
-        recipe.network,
-        recipe.loss,
-        in_precision(params, narrow),
-        in_precision(augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift), narrow),
-        labels=batch.labels,
-        weights=weights,
-        key=key_model,
-        **batch.keywords,
-    )
-    return loss, in_precision(dparams, narrow and jnp.float32), jnp.sum(weights)
+    weights = label_weights(batch, here)
+    given = augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift), batch.labels, weights
+    x, labels, weights = given if placement is None else placement.split(given)
+    with nullcontext() if placement is None else placement.working():
+        loss, dparams = loss_and_gradient(
+            recipe.network,
+            recipe.loss,
+            in_precision(params, narrow),
+            in_precision(x, narrow),
+            labels=labels,
+            weights=weights,
+            key=key_model,
+            **batch.keywords,
+        )
+    dparams = in_precision(dparams, narrow and jnp.float32)
+    return loss, dparams if placement is None else placement.keep(dparams), jnp.sum(weights)
 
 
 def in_precision(tree: Any, dtype: Any) -> Any:

@@ -200,10 +200,14 @@ class Loop(Trainer):
         placement, path = self.recipes[0].placement, self.folder.path / STATES
         here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
         shardings = jax.tree.map(lambda _: here, like) if placement is None else placement.shardings(like)
-        placed = jax.tree.map(lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), like, shardings)
+        placed = jax.tree.map(
+            lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), like, shardings
+        )
         self.state, about = (self.states or ShardedStates(self.folder.path)).load(placed, self.listener.notice)
         if not finite_on_device(self.state.params):
-            raise CheckpointError(f"{path}: holds weights that are not finite (NaN or infinite); bring back a good copy")
+            raise CheckpointError(
+                f"{path}: holds weights that are not finite (NaN or infinite); bring back a good copy"
+            )
         return [of_json(about.get("order"), path)], [progress_of(about.get("progress"), path)]
 
     @property

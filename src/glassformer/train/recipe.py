@@ -13,6 +13,7 @@ from glassformer.models.model import Network
 from glassformer.names import named_leaves
 from glassformer.train.augment import Augment
 from glassformer.train.optimiser import Optimiser
+from glassformer.train.placement import Placement, parse_mesh, placement_for
 from glassformer.train.tasks import Classify, Task
 from glassformer.train.tune import Full, Tune
 
@@ -78,6 +79,7 @@ class Validation:
 @dataclass(frozen=True)
 class Engine:
     name: Literal["auto", "jax", "native"] = "auto"
+    mesh: str = ""  # jax: how devices share the work, data=4,model=2 (train/placement.py); nothing: one device
     precision: Literal["float32", "bf16"] = "float32"  # of matrix products; weights and what is wide are float32
     rng: Literal["threefry", "xorshift"] = "threefry"
     deterministic: bool = False  # GPU: bit-identical repeats, a little slower; the CPU always is
@@ -86,6 +88,10 @@ class Engine:
 
     def __post_init__(self) -> None:
         at_least("engine", 0, threads=self.threads)
+        if parse_mesh(self.mesh) and self.name == "native":
+            raise SettingError(
+                f"engine: a mesh came ({self.mesh}), and the native engine computes on one CPU; take --engine jax, or no mesh"
+            )
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,11 @@ class Recipe:
         """The optimiser, with all that is not tuned among what it freezes."""
         frozen = frozen_by(self.tune, self.model)
         return replace(self.optimiser, freeze=(*self.optimiser.freeze, *frozen)) if frozen else self.optimiser
+
+    @property
+    def placement(self) -> Placement | None:
+        """Where its arrays lie on a mesh of devices; None: on one."""
+        return placement_for(self.engine.mesh, self.model)
 
     @property
     def output_axis(self) -> str:

@@ -115,7 +115,7 @@ class Damaged(Exception):  # noqa: N818
 
 @jax.jit
 def checksums_of(leaves: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """Of each array: a sum modulo 2^32 over hashes of its elements' bits and places. It is the same however it is cut."""
+    """Of each array: a sum modulo 2^32 over hashes of its elements' bits and places, however it is cut."""
     return {name: jnp.sum(hashes(leaf), dtype=jnp.uint32) for name, leaf in leaves.items()}
 
 

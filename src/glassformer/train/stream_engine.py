@@ -49,9 +49,11 @@ class StreamEngine(JaxEngine):
 
     def rows(self, step: int) -> Any:
         """The crops of a step, (B, T + 1); of several seeds, one such array for each."""
-        rows = [
-            crops(self.stream, seed, step, self.recipe.training.samples_of_update, self.length) for seed in self.seeds
-        ]
+        count = self.recipe.training.samples_of_update
+        if self.placement is not None:  # every host reads its own
+            shape = count, self.length
+            return self.placement.from_rows(shape, lambda rows: crops(self.stream, self.seeds[0], step, *shape, rows))
+        rows = [crops(self.stream, seed, step, count, self.length) for seed in self.seeds]
         return jnp.asarray(np.stack(rows) if rows[1:] else rows[0])
 
     def for_jax(self, batches: Any, step: int) -> tuple[Batches, range]:
