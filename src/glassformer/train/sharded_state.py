@@ -62,16 +62,20 @@ class ShardedStates:
 
     def load(self, like: Any, notice: Callable[[str], None]) -> tuple[Any, dict[str, Any]]:
         """The last good state, placed as the leaves of `like` say, and what was stored beside it."""
-        steps = steps_of(self.path.parent)
+        steps, damaged = steps_of(self.path.parent), []
         for step in steps:
             try:
-                return self.load_step(step, like)
+                found = self.load_step(step, like)
             except Damaged as error:
-                notice(f"{self.path / str(step)}: damaged ({error}); the state before it is taken")
-                self.put_aside(step)
+                damaged.append((step, error))
+                continue
+            for bad, error in damaged:
+                notice(f"{self.path / str(bad)}: damaged ({error}); the state before it is taken")
+                self.put_aside(bad)
+            return found
         raise CheckpointError(
             f"{self.path}: "
-            + (f"none of its {len(steps)} states can be read" if steps else "it holds no finished state")
+            + (f"none of its {len(steps)} states can be read ({damaged[0][1]})" if steps else "it holds no finished state")
             + "; bring back a copy, or train anew into another folder"
         )
 
@@ -91,15 +95,18 @@ class ShardedStates:
         return with_leaves(like, arrays), about
 
     def read(self, step: int, **items: Any) -> Any:
-        log = logging.getLogger("absl")
+        log, read, wrong = logging.getLogger("absl"), None, ""
         level = log.level
         log.setLevel(logging.CRITICAL)  # what is wrong is said once, here
         try:
-            return self.manager.restore(step, args=self.args.Composite(**items))
+            read = self.manager.restore(step, args=self.args.Composite(**items))
         except Exception as error:  # several libraries have a part in it
-            raise Damaged(str(error).strip().partition("\n")[0][:200]) from None
+            wrong = str(error).strip().partition("\n")[0][:200] or type(error).__name__
         finally:
             log.setLevel(level)
+        if hosts.of_all(bool(wrong)).any():
+            raise Damaged(wrong or "another host cannot read its part")
+        return read
 
     def put_aside(self, step: int) -> None:
         """The same step will be written again."""
