@@ -99,7 +99,10 @@ def test_the_state_before_a_damaged_one_is_taken(saved: Path, how: str) -> None:
 def test_where_all_are_damaged_nothing_is_taken(saved: Path) -> None:
     for step in (10, 20):
         (saved / "state" / str(step) / "about" / "metadata").write_text("{}")
-    with pytest.raises(CheckpointError, match="state: none of its 2 states can be read .its list of arrays is incomplete.*; bring back a copy"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"state: none of its 2 states can be read .its list of arrays is incomplete.*; bring back a copy",
+    ):
         loaded(saved)
     assert steps_of(saved) == [20, 10]  # else it would look like a run that has not begun
 

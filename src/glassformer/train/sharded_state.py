@@ -73,11 +73,10 @@ class ShardedStates:
                 notice(f"{self.path / str(bad)}: damaged ({error}); the state before it is taken")
                 self.put_aside(bad)
             return found
-        raise CheckpointError(
-            f"{self.path}: "
-            + (f"none of its {len(steps)} states can be read ({damaged[0][1]})" if steps else "it holds no finished state")
-            + "; bring back a copy, or train anew into another folder"
+        what = (
+            f"none of its {len(steps)} states can be read ({damaged[0][1]})" if steps else "it holds no finished state"
         )
+        raise CheckpointError(f"{self.path}: {what}; bring back a copy, or train anew into another folder")
 
     def load_step(self, step: int, like: Any) -> tuple[Any, dict[str, Any]]:
         path, expected = self.path / str(step), named_leaves(like)
