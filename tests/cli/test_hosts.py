@@ -101,9 +101,8 @@ def two(folder: Path) -> Iterator[Any]:
 
     yield start
     for host in started:
-        if host.out.poll() is None:
-            host.out.kill()
-            host.out.communicate()
+        host.out.kill()
+        host.out.communicate()
 
 
 def curve(run: Path) -> list[float]:
@@ -140,13 +139,10 @@ def test_two_hosts_train_as_one_does(folder: Path, two: Any) -> None:
 LONG = ("--recipe", "small.toml", "--data", "tokens", "--set", "training.steps=200", "--set", "training.score_every=10")
 
 
-def until_rows(run: Path, rows: int) -> None:
-    deadline = time.monotonic() + 200
-    while time.monotonic() < deadline:
-        if (run / "log.csv").exists() and len(curve(run)) >= 2 * rows:
-            return
+def until_rows(run: Path, rows: int, pair: list[Host]) -> None:
+    while not (run / "log.csv").exists() or len(curve(run)) < 2 * rows:
+        assert [host.out.poll() for host in pair] == [None, None], pair[0].ended()
         time.sleep(0.02)
-    raise AssertionError("it did not get that far")
 
 
 @pytest.mark.slow
@@ -154,7 +150,7 @@ def until_rows(run: Path, rows: int) -> None:
 def test_a_killed_host_ends_the_other_and_the_run_goes_on_elsewhere(folder: Path, two: Any, victim: int) -> None:
     run = folder / f"killed-{victim}"
     pair = two(*LONG, "--mesh", "fsdp=4", "--out", run.name)
-    until_rows(run, 3)
+    until_rows(run, 3, pair)
     before = time.monotonic()
     pair[victim].out.kill()
     code, _, err = pair[1 - victim].ended()
@@ -177,7 +173,7 @@ def test_a_killed_host_ends_the_other_and_the_run_goes_on_elsewhere(folder: Path
 def test_a_host_that_hangs_is_lost_too(folder: Path, two: Any, victim: int) -> None:
     run = folder / f"hangs-{victim}"
     pair = two(*LONG, "--out", run.name)
-    until_rows(run, 1)
+    until_rows(run, 1, pair)
     child, before = pair[victim].child, time.monotonic()
     os.kill(child, signal.SIGSTOP)
     try:
@@ -196,7 +192,7 @@ def test_a_host_that_hangs_is_lost_too(folder: Path, two: Any, victim: int) -> N
 def test_asked_to_stop_all_hosts_save_and_go_on_as_two_again(folder: Path, two: Any) -> None:
     run = folder / "stopped"
     pair = two(*LONG, "--out", run.name)
-    until_rows(run, 2)
+    until_rows(run, 2, pair)
     pair[1].out.send_signal(signal.SIGTERM)
     for host in pair:
         code, _, err = host.ended()

@@ -50,8 +50,10 @@ class ShardedStates:
     def save(self, step: int, state: Any, about: dict[str, Any]) -> None:
         """Copied from the devices now, written while training goes on."""
         leaves = named_leaves(state)
-        checksums = jax.device_get(checksums_of(leaves))
-        arrays = {name: [leaf.shape, str(leaf.dtype), int(checksums[name])] for name, leaf in leaves.items()}
+        if step in self.manager.all_steps():  # it was killed just after
+            return
+        checksums = checksums_of(leaves)
+        arrays = {name: [leaf.shape, str(leaf.dtype), checksums[name]] for name, leaf in leaves.items()}
         about = {"format": FORMAT, "arrays": arrays, **about}
         both = self.args.Composite(arrays=self.args.StandardSave(leaves), about=self.args.JsonSave(about))
         self.manager.save(step, args=both, force=True)
@@ -88,8 +90,8 @@ class ShardedStates:
             raise Damaged(f"its list of arrays is incomplete: {error}") from None
         must_match(expected, kept, path)
         arrays = self.read(step, arrays=self.args.StandardRestore(expected))["arrays"]
-        for name, checksum in jax.device_get(checksums_of(arrays)).items():
-            if int(checksum) != about["arrays"][name][2]:
+        for name, found in checksums_of(arrays).items():
+            if found != about["arrays"][name][2]:
                 raise Damaged(f"the checksum of {name!r} is not the one that was written down")
         return with_leaves(like, arrays), about
 
@@ -119,13 +121,14 @@ class Damaged(Exception):  # noqa: N818
     """A state that cannot be read, or is not what was written."""
 
 
-@jax.jit
-def checksums_of(leaves: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """Of each array: a sum modulo 2^32 over hashes of its elements' bits and places, however it is cut."""
-    return {name: jnp.sum(hashes(leaf), dtype=jnp.uint32) for name, leaf in leaves.items()}
+def checksums_of(leaves: dict[str, jax.Array]) -> dict[str, int]:
+    found = {name: checksum(leaf) for name, leaf in leaves.items()}
+    return {name: int(value) for name, value in jax.device_get(found).items()}
 
 
-def hashes(leaf: jax.Array) -> jax.Array:
+@jax.jit  # one array each: a model has many, and few shapes
+def checksum(leaf: jax.Array) -> jax.Array:
+    """A sum modulo 2^32 over hashes of the elements' bits and places: the same however the array is cut."""
     if leaf.dtype == jnp.bool_:
         leaf = leaf.astype(jnp.uint8)
     width = min(leaf.dtype.itemsize, 4)
@@ -134,7 +137,7 @@ def hashes(leaf: jax.Array) -> jax.Array:
     for axis in range(bits.ndim):
         stride = np.uint32(math.prod(bits.shape[axis + 1 :]) & 0xFFFFFFFF)
         place += lax.broadcasted_iota(jnp.uint32, bits.shape, axis) * stride
-    return mixed(bits ^ mixed(place))
+    return jnp.sum(mixed(bits ^ mixed(place)), dtype=jnp.uint32)
 
 
 def mixed(x: jax.Array) -> jax.Array:
