@@ -26,19 +26,24 @@ def info(
     ] = None,
     c: Annotated[bool, typer.Option("--c", help="the C that the native engine compiles for this model")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="its buffers: shape, bytes, when they are alive")] = False,
+    mesh: Annotated[
+        str, typer.Option(help="where its parameters lie on a mesh of devices, data=4,model=2, and what a step sends")
+    ] = "",
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """Show a model's parts with their shapes, parameters, multiply-adds and bytes; a run's result; or this machine.
 
     Example: `glassformer info vit --batch 32 --set depth=2`, `glassformer info runs/vit-nano-1`,
-    `glassformer info attention-pool --c`, `glassformer info attention-pool --plan`
+    `glassformer info attention-pool --c`, `glassformer info gpt-nano --mesh data=4,model=2`
     """
     from glassformer.cli.output import report
 
     if c or plan:
         about = about_native(what, batch, set_ or [], c=c, plan=plan)
         report(about, "\n\n".join(text_of_native(about)), as_json=json)
+    elif mesh:
+        report_mesh(what, mesh, batch, set_ or [], as_json=json)
     elif what is None:
         about = about_this_machine()
         report(about, in_columns(about), as_json=json)
@@ -53,6 +58,23 @@ def info(
         note_vocabulary(recipe, model)
         summary = summarise(model, batch or 1)
         report(summary.as_dict(), summary.table(), as_json=json)
+
+
+def report_mesh(what: str | None, mesh: str, batch: int | None, changes: list[str], *, as_json: bool) -> None:
+    from dataclasses import replace
+
+    from glassformer.cli.output import report
+    from glassformer.train.mesh_report import mesh_report
+    from glassformer.train.run_folder import RunFolder
+
+    if what is None:
+        raise typer.BadParameter("a mesh is about a model: name one, a preset or a run", param_hint="--mesh")
+    recipe = RunFolder(Path(what)).recipe() if Path(what).is_dir() else find_recipe(what)
+    model = changed(recipe.model, changes)
+    note_vocabulary(recipe, model)
+    training = replace(recipe.training, batch=batch or recipe.training.batch)
+    about = mesh_report(replace(recipe, model=model, training=training), mesh)
+    report(about.as_dict(), about.table(), as_json=as_json)
 
 
 def changed(model: "Network", changes: list[str]) -> "Network":

@@ -37,11 +37,11 @@ from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Params(NamedTuple):
-    w_q: Float[Array, "C C"]
+    w_q: Float[Array, "C A"]
     w_k: Float[Array, "C E"]
     w_v: Float[Array, "C E"]
-    w_o: Float[Array, "C C"]
-    b_q: Float[Array, "C"] | None
+    w_o: Float[Array, "A C"]
+    b_q: Float[Array, "A"] | None
     b_k: Float[Array, "E"] | None
     b_v: Float[Array, "E"] | None
     b_o: Float[Array, "C"] | None
@@ -55,7 +55,7 @@ class Cache(NamedTuple):
     k_shared: Float[Array, "B S J D"]
     v_shared: Float[Array, "B S J D"]
     unscoped: Any  # of `attend`, whose names are this layer's: q, pattern, …; without k and v
-    joined: Float[Array, "B T C"]  # z of all heads, side by side
+    joined: Float[Array, "B T A"]  # z of all heads, side by side
 
 
 @dataclass(frozen=True)

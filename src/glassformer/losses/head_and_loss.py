@@ -15,7 +15,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from glassformer.layers.blocks import cut, joined
 from glassformer.layers.precision import wide, wide_product
+from glassformer.layers.sharding import batch_parts
 from glassformer.layers.tied_head import Inputs
 from glassformer.losses.cross_entropy import at_label, shares, weighted
 from glassformer.names import tag
@@ -44,19 +46,11 @@ class HeadAndLoss:
         labels: Integer[Array, "*B"],
         weights: Float[Array, "*B"] | None = None,
     ) -> tuple[Float[Array, ""], Cache]:
-        tokens, emb = x.x.reshape(-1, x.x.shape[-1]), x.emb
+        emb, parts = x.emb, batch_parts(len(x.x))
         share = shares(wide(x.x), weights)
-        pieces = -(-len(tokens) // self.piece)
-        cut = (
-            tuple(
-                jnp.pad(flat, ((0, pieces * self.piece - len(flat)), *((0, 0),) * (flat.ndim - 1))).reshape(
-                    pieces, self.piece, *flat.shape[1:]
-                )
-                for flat in (tokens, labels.reshape(-1), share.reshape(-1))
-            )
-            if pieces > 1
-            else tuple(flat[None] for flat in (tokens, labels.reshape(-1), share.reshape(-1)))
-        )
+        flat = [each.reshape(parts, -1, *each.shape[labels.ndim :]) for each in (x.x, labels, share)]
+        tokens = flat[0].shape[1]
+        pieces = tuple(cut(each, min(self.piece, tokens), axis=1) for each in flat)
 
         def one(demb: Array, now: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
             x, labels, share = now
@@ -68,8 +62,13 @@ class HeadAndLoss:
             dlogits = (share[:, None] * (jnp.exp(wide(logits) - lse) - onehot)).astype(logits.dtype)
             return demb + wide_product(dlogits.T, x), (loss, dlogits @ emb)
 
-        demb, (losses, dx) = lax.scan(one, jnp.zeros_like(wide(emb)), cut)
-        dx = dx.reshape(-1, dx.shape[-1])[: len(tokens)].reshape(x.x.shape)
+        if parts == 1:
+            demb, (losses, dx) = lax.scan(one, jnp.zeros_like(wide(emb)), tuple(each[:, 0] for each in pieces))
+            dx = dx[:, None]
+        else:  # every device its own part of the batch, with a demb of its own: they are summed once, at the end
+            demb, (losses, dx) = lax.scan(jax.vmap(one), jnp.zeros((parts, *emb.shape), wide(emb).dtype), pieces)
+            demb = jnp.sum(demb, axis=0)
+        dx = joined(dx, tokens).reshape(x.x.shape)
         return tag("loss", jnp.sum(losses)), Cache(dx=dx, demb=demb)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, ""]) -> tuple[Inputs, None]:

@@ -131,19 +131,13 @@ class JaxEngine:
 
 def placement_of(recipe: Recipe, seeds: tuple[int, ...]) -> Placement | None:
     """Where the arrays of a run lie; None: on one device. What a mesh cannot do is refused."""
-    placement, batch = recipe.placement, recipe.training.batch
-    if placement is None:
-        return None
-    if seeds[1:]:
-        raise SettingError(
-            f"engine.mesh: {recipe.engine.mesh} is for one run, and {len(seeds)} seeds came; train them one by one, --seed"
-        )
-    if batch % placement.batch_parts:
-        parts = placement.batch_parts
-        raise SettingError(
-            f"engine.mesh: {recipe.engine.mesh} splits a batch into {parts} parts, and training.batch is {batch}; "
-            f"try --batch {-(-batch // parts) * parts}"
-        )
+    placement = recipe.placement
+    if placement is not None:
+        placement.must_split(recipe.training.batch)
+        if seeds[1:]:
+            raise SettingError(
+                f"engine.mesh: {placement.name} is for one run, and {len(seeds)} seeds came; train one by one: --seed"
+            )
     return placement
 
 
@@ -212,8 +206,9 @@ def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tupl
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     narrow = jnp.bfloat16 if recipe.engine.precision == "bf16" else None
     weights = label_weights(batch, here)
-    given = augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift), batch.labels, weights
-    x, labels, weights = given if placement is None else placement.split(given)
+    x = augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift)
+    given = x, batch.labels, weights, batch.keywords
+    x, labels, weights, keywords = given if placement is None else placement.split(given)
     with nullcontext() if placement is None else placement.working():
         loss, dparams = loss_and_gradient(
             recipe.network,
@@ -223,7 +218,7 @@ def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tupl
             labels=labels,
             weights=weights,
             key=key_model,
-            **batch.keywords,
+            **keywords,
         )
     dparams = in_precision(dparams, narrow and jnp.float32)
     return loss, dparams if placement is None else placement.keep(dparams), jnp.sum(weights)

@@ -1,7 +1,7 @@
 """Placement: where the arrays of a training run lie on a mesh of devices. It follows from the axis letters.
 
 data     the batch is split; parameters are on every device
-fsdp     the batch is split, and so are parameters and what the optimiser remembers: a part is gathered when it is at work
+fsdp     the batch is split, and so are parameters and what the optimiser remembers; a part is gathered while at work
 model    tensor parallel: heads, the width of the feed-forward layer and the vocabulary are split
 
 The Params of a layer name the axes of every array, `Float[Array, "C A"]`; RULES say which letter lies on which axis of
@@ -18,22 +18,24 @@ from typing import Any, get_args, get_type_hints
 import jax
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from glassformer.errors import SettingError
+from glassformer.layers.sharding import BATCH
 from glassformer.models.model import Network
 from glassformer.names import Call, nearest, watching
 from glassformer.structure import structure
 
 AXES = ("data", "fsdp", "model")
-BATCH = ("data", "fsdp")  # the batch is split over both
 # Of each mesh axis the letters that may lie on it (shapes.py): of an array's axes, the first that divides.
 RULES = {
     "model": ("A", "E", "F", "H", "V"),
-    "fsdp": ("C", "I", "O", "M"),
+    "fsdp": ("C", "I", "O", "F", "A", "E", "V", "M"),
 }
 SIDE_BY_SIDE = ("A", "E")  # heads of D each: they are cut between heads
+LEAST_ROWS = 64  # of a table (V) on a device: BERT's two segments are not worth a reduction of activations
 EXAMPLE = "such as data=4,model=2"
 SIMULATE = "to try it out on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={} before the command"
 
@@ -100,18 +102,32 @@ def head_widths(model: Network) -> tuple[int, ...]:
 class Placement:
     """Where arrays lie, by their letters. Without devices it can still be asked."""
 
-    def __init__(self, sizes: dict[str, int], head_widths: tuple[int, ...] = (), mesh: Mesh | None = None) -> None:
-        self.sizes, self.head_widths, self.mesh = sizes, head_widths, mesh
+    def __init__(
+        self, name: str, sizes: dict[str, int], head_widths: tuple[int, ...] = (), mesh: Mesh | None = None
+    ) -> None:
+        self.name, self.sizes, self.head_widths, self.mesh = name, sizes, head_widths, mesh
         self.batch_axes = tuple(axis for axis in BATCH if sizes.get(axis, 1) > 1)
-        self.is_at_use = False
 
     @property
     def batch_parts(self) -> int:
         """Into how many parts a batch is split."""
         return prod(self.sizes[axis] for axis in self.batch_axes)
 
-    def divides(self, letter: str, size: int, parts: int) -> bool:
-        units = self.head_widths if letter in SIDE_BY_SIDE else ()
+    def must_split(self, batch: int) -> None:
+        """Refuse a batch of which devices would have unequal parts."""
+        parts = self.batch_parts
+        if batch % parts:
+            raise SettingError(
+                f"engine.mesh: {self.name} splits a batch into {parts} parts, and training.batch is {batch}; "
+                f"try --batch {-(-batch // parts) * parts}"
+            )
+
+    def divides(self, letter: str, size: int, axis: str) -> bool:
+        """Over the model axis a layer works on its part: so heads are whole there, and tables not small."""
+        parts = self.sizes.get(axis, 1)
+        if axis == "model" and letter == "V" and size < LEAST_ROWS * parts:
+            return False
+        units = self.head_widths if axis == "model" and letter in SIDE_BY_SIDE else ()
         return size % parts == 0 and all(size % unit == 0 and size // unit % parts == 0 for unit in units)
 
     def stored(self, letters: str, shape: tuple[int, ...]) -> P:
@@ -131,19 +147,26 @@ class Placement:
         if len(words) > len(shape):  # not the array that was declared
             return P(*found)
         for axis in axes:
-            parts = self.sizes.get(axis, 1)
             free = [i for i, place in enumerate(found) if place is None]
             fits = [
-                i
-                for letter in RULES[axis]
-                for i in free
-                if parts > 1 and words[i] == letter and self.divides(letter, shape[i], parts)
+                i for letter in RULES[axis] for i in free if words[i] == letter and self.divides(letter, shape[i], axis)
             ]
-            if fits:
+            if fits and self.sizes.get(axis, 1) > 1:
                 found[fits[0]] = axis
         if words[:1] == ["B"] and self.batch_axes and shape[0] % self.batch_parts == 0:
             found[0] = self.batch_axes
         return P(*found)
+
+    def bytes_on_device(self, shape: tuple[int, ...], spec: Any, itemsize: int) -> int:
+        return prod(shape) * itemsize // prod(self.sizes[axis] for axis in spec if axis)
+
+    def bytes_stored(self, tree: Any) -> int:
+        """Of parameters, or a state of them, on one device."""
+        leaves = zip(*map(jax.tree.leaves, (tree, letters_of(tree))), strict=True)
+        return sum(
+            self.bytes_on_device(leaf.shape, self.stored(letters, leaf.shape), leaf.dtype.itemsize)
+            for leaf, letters in leaves
+        )
 
     def shardings(self, tree: Any) -> Any:
         """Of parameters, or a state of them."""
@@ -183,18 +206,10 @@ class Placement:
         """Inside a compiled program: parameters, gradients, a state, where they are stored."""
         return jax.tree.map(lax.with_sharding_constraint, tree, self.shardings(tree))
 
-    def gathered(self, tree: Any) -> Any:
-        """Inside a compiled program: what a layer reads, where it is at use."""
-
-        def constrained(leaf: Any, letters: str) -> Any:
-            return lax.with_sharding_constraint(leaf, self.sharding(self.at_use(letters, leaf.shape)))
-
-        return jax.tree.map(constrained, tree, letters_of(tree))
-
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Every part of a model gathers its parameters when it is at work, and again in backward: no device ever keeps
-        them all."""
+        """While a step is traced: with fsdp every layer gathers its parameters when it is at work, and again in
+        backward, so that no device ever keeps them all."""
         if self.sizes.get("fsdp", 1) == 1:
             yield
             return
@@ -202,23 +217,34 @@ class Placement:
             yield
 
     def run(self, call: Call) -> Any:
-        if self.is_at_use:  # inside a part
-            return call.run()
-        params, given, is_backward = call.params, call.given, call.direction == "backward"
-        if is_backward:  # not before dy is there
-            params, given = lax.optimization_barrier((params, given))
-        elif hasattr(given, "_fields"):  # a table may be among what comes in
-            given = self.gathered(given)
-        self.is_at_use = True
-        try:
-            result, other = call._replace(params=self.gathered(params), given=given).run()
-        finally:
-            self.is_at_use = False
-        return result, self.gathered(other) if is_backward else other  # dparams: whole, and then cut
+        def gather(leaf: Any, letters: str) -> Any:
+            return lax.with_sharding_constraint(leaf, self.sharding(self.at_use(letters, leaf.shape)))
+
+        def reduce(leaf: Any, letters: str) -> Any:
+            """Whole, and then a part of it: JAX makes one reduction of both."""
+            stored = self.sharding(self.stored(letters, leaf.shape))
+            return lax.with_sharding_constraint(gather(leaf, letters), stored)
+
+        if call.direction == "forward":  # a table may be among what comes in
+            return call._replace(params=over_own(gather, call.params), given=over_own(gather, call.given)).run()
+        params, dy = lax.optimization_barrier((call.params, call.given))  # not before dy is there
+        dx, dparams = call._replace(params=over_own(gather, params), given=dy).run()
+        return dx, over_own(reduce, dparams)
+
+
+def over_own(function: Callable[[Any, str], Any], tree: Any) -> Any:
+    """Arrays that a NamedTuple holds itself are replaced; those of its parts are their layers' concern."""
+    if not hasattr(tree, "_fields"):
+        return tree
+    hints = hints_of(type(tree))
+    fields = zip(tree._fields, tree, strict=True)
+    return type(tree)(
+        *(function(one, written(hints.get(name))) if isinstance(one, jax.Array) else one for name, one in fields)
+    )
 
 
 def put(leaf: Any, sharding: NamedSharding) -> jax.Array:
-    if isinstance(leaf, jax.core.Tracer):  # only shapes are asked for
+    if isinstance(leaf, Tracer):  # only shapes are asked for
         return leaf
     if isinstance(leaf, jax.Array) and (sharding.is_fully_addressable or not leaf.is_fully_addressable):
         return jax.device_put(leaf, sharding)
@@ -246,4 +272,4 @@ def placement_for(mesh: str, model: Network) -> Placement | None:
         )
     shape = tuple(sizes.get(axis, 1) for axis in AXES)
     grid = jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:wanted])
-    return Placement(sizes, head_widths(model), grid)
+    return Placement(mesh, sizes, head_widths(model), grid)

@@ -90,7 +90,7 @@ class Engine:
         at_least("engine", 0, threads=self.threads)
         if parse_mesh(self.mesh) and self.name == "native":
             raise SettingError(
-                f"engine: a mesh came ({self.mesh}), and the native engine computes on one CPU; take --engine jax, or no mesh"
+                f"engine: a mesh came, {self.mesh}, and the native engine computes on one CPU; take --engine jax"
             )
 
 

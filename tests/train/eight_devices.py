@@ -1,0 +1,214 @@
+"""Training on a mesh of eight simulated devices. Run by test_mesh.py, in a process of its own that has them."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from tests.collectives import Collective, collectives
+from tests.train.small import small_data, small_recipe
+
+from glassformer.data.tokenise import tokenise
+from glassformer.data.tokeniser_training import Characters
+from glassformer.layers import BandedAttention, BlockwiseAttention, LinearAttention, Rotary
+from glassformer.layers.contract import param_shapes
+from glassformer.losses import HeadAndLoss
+from glassformer.models import BERT, GPT, Text, ViT
+from glassformer.models.bert import BERTFor
+from glassformer.models.bert_heads import MaskedHead
+from glassformer.models.images import Images
+from glassformer.predict.run import load
+from glassformer.shapes import Static
+from glassformer.train import fit, gradient
+from glassformer.train.jax_engine import JaxEngine, loss_of_batch
+from glassformer.train.limits import bytes_of
+from glassformer.train.mesh_report import mesh_report
+from glassformer.train.optimiser import Optimiser
+from glassformer.train.recipe import Engine, Recipe, Training
+from glassformer.train.tasks import Masked, NextToken
+from glassformer.train.tasks.masked import Rows
+from glassformer.train.tasks.next_token import Stream
+
+VOCABULARY, TOKENS, BATCH = 256, 12, 8
+SIZES: dict[str, Any] = {"width": 32, "hidden": 48, "heads": 4}
+TEXT = Text(vocabulary=VOCABULARY, context=TOKENS)
+MODELS = {
+    "gpt": GPT(TEXT, **SIZES, depth=2, dropout=0.1),
+    "bert": BERTFor(BERT(TEXT, **SIZES, depth=1, dropout=0.1), MaskedHead(32, VOCABULARY)),
+    "vit": ViT(Images((8, 8, 1), 3), **SIZES, patch_size=2, depth=1),
+}
+TASKS = {"gpt": NextToken(), "bert": Masked(), "vit": Recipe().task}
+MESHES = ("data=8", "fsdp=8", "data=2,model=4", "data=2,fsdp=2,model=2")
+
+
+def samples(kind: str) -> Any:
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, VOCABULARY, (4 * BATCH, TOKENS)).astype(np.int32)
+    if kind == "gpt":
+        return Stream(np.append(ids.ravel(), ids[0, :1]), Static(TOKENS))
+    if kind == "bert":
+        keep = np.arange(TOKENS) < rng.integers(4, TOKENS + 1, (4 * BATCH, 1))
+        return Rows(ids, keep, Static(1), Static(VOCABULARY))
+    return small_data(4 * BATCH).train
+
+
+def recipe_of(kind: str, mesh: str, model: Any = None) -> Recipe:
+    return Recipe(
+        model=model or MODELS[kind],
+        task=TASKS[kind],
+        training=Training(batch=BATCH, ema=0.9),
+        optimiser=Optimiser(name="adamw", lr=0.01, clip=1.0),
+        engine=Engine(name="jax", mesh=mesh),
+    )
+
+
+def random_params(model: Any) -> Any:
+    """No zeros and ones, which hide mistakes."""
+    params = model.init(jax.random.key(0))
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    noise = [leaf + 0.1 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(tree, noise)
+
+
+@cache
+def gradient_of(kind: str, mesh: str, model: Any = None) -> tuple[float, Any, list[Collective]]:
+    """Loss and gradient of a batch, and what the program that computes them sends."""
+    recipe = recipe_of(kind, mesh, model)
+    engine = JaxEngine(recipe, samples(kind), (1,))
+    params = engine.place(random_params(recipe.model))
+    batches = engine.batches([np.arange(engine.count)], 1)
+    program = jax.jit(lambda params, batches: loss_of_batch(recipe, params, batches, 0)[:2])
+    with jax.set_mesh(engine.placement.mesh) if engine.placement else jax.default_device(jax.devices()[0]):
+        compiled = program.lower(params, batches).compile()
+    loss, dparams = compiled(params, batches)
+    return float(loss), jax.device_get(dparams), collectives(compiled.as_text() or "")
+
+
+def assert_as_on_one_device(kind: str, mesh: str, model: Any = None) -> list[Collective]:
+    alone, dalone, nothing = gradient_of(kind, "", model)
+    loss, dparams, sent = gradient_of(kind, mesh, model)
+    assert not nothing
+    assert abs(loss - alone) < 1e-5
+    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(dalone))
+    for one, other in zip(*map(jax.tree.leaves, (dalone, dparams)), strict=True):
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-5 * largest)
+    return sent
+
+
+def of_activations(sent: list[Collective], kind: str) -> list[Collective]:
+    """Floats with an axis of tokens; a weight has none."""
+    return [one for one in sent if one.kind == kind and any(len(shape) > 2 for _, shape in one.arrays)]
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("kind", MODELS)
+def test_losses_and_gradients_are_those_of_one_device(kind: str, mesh: str) -> None:
+    sent = assert_as_on_one_device(kind, mesh)
+    assert sent
+    assert not of_activations(sent, "all-gather")
+    assert not [one for one in sent if one.kind in ("all-to-all", "collective-permute")]
+
+
+@pytest.mark.parametrize("kind", ["bert", "vit"])
+def test_data_the_gradients_are_reduced_once(kind: str) -> None:
+    sent = [one for one in gradient_of(kind, "data=8")[2] if one.bytes > 64]  # without the sums of the loss
+    gradients = bytes_of(param_shapes(MODELS[kind]))
+    tied = 4 * VOCABULARY * SIZES["width"] if kind == "bert" else 0  # XLA for CPUs reduces both its gradients
+    assert [one.kind for one in sent] == ["all-reduce"]
+    assert gradients <= sum(one.bytes for one in sent) <= gradients + tied + 64
+
+
+def test_model_only_what_sums_over_a_split_axis_is_sent() -> None:
+    """The table of `info --mesh` is what the compiled program does."""
+    recipe = recipe_of("gpt", "model=4")
+    _, _, sent = gradient_of("gpt", "model=4")
+    assert {one.kind for one in sent} == {"all-reduce"}
+    table = {one.what: one.bytes for one in mesh_report(recipe, "model=4").traffic}
+    ring = 2 * 3 / 4
+    reduced = sum(one.bytes for one in of_activations(sent, "all-reduce"))
+    assert reduced == pytest.approx(sum(table.values()) / ring, rel=0.05)  # the loss reduces a few numbers a token
+
+
+@pytest.mark.parametrize(
+    ("mesh", "parts", "rest"),
+    [("fsdp=2", 2, 0.01), ("fsdp=8", 8, 0.01), ("fsdp=4,model=2", 8, 0.05)],  # a bias has one axis, for one of both
+)
+def test_fsdp_bytes_of_the_state_fall_as_1_over_n(mesh: str, parts: int, rest: float) -> None:
+    recipe = recipe_of("gpt", mesh, GPT(TEXT, width=64, hidden=256, heads=4, depth=1))
+    state = JaxEngine(recipe, samples("gpt"), (1,)).start(recipe.model.init(jax.random.key(0)))
+    here = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(state))
+    assert here == pytest.approx(bytes_of(state) / parts, rel=rest)
+    assert here == mesh_report(recipe, mesh).state
+
+
+def test_fsdp_only_weights_are_gathered_each_at_most_twice() -> None:
+    _, _, sent = gradient_of("gpt", "fsdp=8")
+    gathered = sum(one.bytes for one in sent if one.kind == "all-gather")
+    weights = bytes_of(param_shapes(MODELS["gpt"]))
+    assert 0.9 * weights < gathered <= 2 * weights
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attend": BlockwiseAttention(block=5)},
+        {"attend": BandedAttention(), "window": 3, "global_tokens": 1},
+        {"attend": LinearAttention(block=5)},
+        {"rotary": Rotary()},
+        {"checkpoint": True},
+        {"tied": False},
+    ],
+    ids=lambda changes: next(iter(changes.values())).__class__.__name__ + next(iter(changes)),
+)
+def test_batch_and_heads_stay_apart_in_every_way_to_attend(changes: dict[str, Any]) -> None:
+    model = replace(GPT(TEXT, **SIZES, depth=1), **changes)
+    sent = assert_as_on_one_device("gpt", "data=2,model=4", model)
+    assert not of_activations(sent, "all-gather")
+
+
+def test_head_and_loss_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient, "LARGE", 1)
+    monkeypatch.setattr(gradient, "HeadAndLoss", lambda: HeadAndLoss(piece=5))
+    model = GPT(TEXT, **SIZES, depth=1)
+    sent = assert_as_on_one_device("gpt", "data=2,fsdp=2,model=2", model)
+    assert not of_activations(sent, "all-gather")
+    table = (VOCABULARY // 2, SIZES["width"])
+    reduced = [one for one in sent if one.kind == "all-reduce" and ("f32", table) in one.arrays]
+    assert reduced
+    assert not [one for one in reduced if "loss/while" in one.where]  # once, not for each piece
+
+
+def test_a_run_ends_with_whole_weights(tmp_path: Path) -> None:
+    """With shifts, dropout, scores and a checkpoint, as on one device."""
+    recipe = replace(small_recipe("adamw", epochs=1, batch=16), model=replace(MODELS["vit"], dropout=0.1))
+    losses = []
+    for name, mesh in (("one", ""), ("mesh", "data=2,fsdp=2,model=2")):
+        there = replace(recipe, engine=Engine(name="jax", mesh=mesh))
+        fit.run_recipe(there, small_data(), lambda recipe: recipe, out=tmp_path / name)
+        rows = (tmp_path / name / "log.csv").read_text().splitlines()[1:]
+        losses.append([float(row.split(",")[1]) for row in rows])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    one, other = (load(tmp_path / name) for name in ("one", "mesh"))
+    assert jax.tree.map(np.shape, one.params) == jax.tree.map(np.shape, other.params)
+
+
+def test_steps_over_text_in_files_accumulated(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("".join(f"{i % 7} bells and {i * i % 11} whistles\n" for i in range(400)))
+    tokenise([tmp_path / "words.txt"], tmp_path / "tokens", Characters())
+    losses = []
+    for mesh in ("", "data=2,fsdp=2,model=2"):
+        recipe = Recipe(
+            model=replace(MODELS["gpt"], dropout=0.0),
+            task=NextToken(),
+            training=Training(batch=4, accumulate=2, steps=4, score_every=2),
+            optimiser=Optimiser(name="adamw", lr=0.01),
+            engine=Engine(name="jax", mesh=mesh, precision="float32"),
+        )
+        out = tmp_path / (mesh or "one")
+        result = fit.run_recipe(recipe, str(tmp_path / "tokens"), lambda recipe: recipe, out=out)
+        losses.append([result["loss"], result["test_loss"]])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
