@@ -62,6 +62,8 @@ def score_in_parts(count_up: Callable[..., Any], task: Task, params: Any, sample
         chosen = np.arange(start, start + at_once)
         here = (chosen < count).astype(np.float32)
         parts.append(count_up(params, resident, chosen % count, here))
+        if jax.process_count() > 1:  # programs that do not wait for each other may meet other hosts in another order
+            jax.block_until_ready(parts[-1])
     if task.together:
         return score_together(task, np.concatenate(parts, axis=-2)[..., :count, :], samples)
     return score_of(Tally(*(np.sum([np.asarray(part) for part in sums], axis=0) for sums in zip(*parts, strict=True))))
