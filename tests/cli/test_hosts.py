@@ -222,7 +222,9 @@ def test_hosts_with_other_settings_are_refused(folder: Path, two: Any) -> None:
 @pytest.mark.slow
 def test_a_port_that_is_taken_and_hosts_that_do_not_come(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(JOIN, "2")
-    with socket.create_server(("::", 0), family=socket.AF_INET6) as taken:
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.bind(("::", 0))
+        taken.listen()
         port = taken.getsockname()[1]
         code, _, err = Host(folder, "--hosts", f"127.0.0.1:{port},2,0").ended()
         assert code == 1
