@@ -2,6 +2,7 @@
 of one, for anyone to read."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -181,3 +182,35 @@ def test_a_run_of_texts_or_a_table(info: Any, kind: str, model: str, tmp_path: P
     else:
         assert code == 1
         assert f"the native engine reads images and rows of numbers, and {model} reads texts" in err
+
+
+def test_a_mesh_needs_no_devices(info: Any) -> None:
+    code, out, _ = info("gpt-nano", "--mesh", "data=64,model=2", "--batch", "64", "--set", "text.vocabulary=512")
+    assert code == 0
+    assert re.search(r"blocks\.\*\.attn\.w_o +A C +128x128 +A on model +4 +131,072\n", out)
+    assert "mesh data=64,model=2: 128 devices" in out
+    assert re.search(r"data +gradients, reduced +[\d,]+\n", out)
+    twice = info("gpt-nano", "--mesh", "data=2", "--set", "training.accumulate=2")[1]
+    assert "an update of 2 x 12 samples" in twice
+    about = json.loads(
+        info("gpt-nano", "--mesh", "fsdp=4", "--json", "--set", "text.vocabulary=512")[1].splitlines()[-1]
+    )
+    assert about["devices"] == 4
+    assert about["rows"][0] == {
+        "name": "embed.emb",
+        "axes": "V C",
+        "shape": [512, 128],
+        "on": [None, "fsdp"],
+        "times": 1,
+        "bytes": 65536,
+    }
+    assert about["sent"] == sum(one["bytes"] for one in about["traffic"])
+
+
+def test_a_mesh_of_nothing_is_wrong_usage(info: Any) -> None:
+    code, _, complaint = info("--mesh", "data=2")
+    assert code == 2
+    assert "a mesh is about a model" in complaint
+    code, _, complaint = info("gpt-nano", "--mesh", "modle=2")
+    assert code == 1
+    assert "did you mean 'model'?" in complaint

@@ -12,7 +12,7 @@ import pytest
 
 from glassformer.check import Case, gradient_error
 from glassformer.check.draw import cast, is_float
-from glassformer.losses import Loss
+from glassformer.losses import HeadAndLoss, Loss
 from glassformer.models.model import Network
 from glassformer.names import named_leaves
 
@@ -47,7 +47,7 @@ def test_same_under_jit_and_vmap(case: Case) -> None:
 
 
 # What is float32 where bfloat16 comes in: sums of many numbers. All else has the type that comes in.
-WIDE = (".std_inv", ".rms_inv", ".lse", ".log_p", ".share", ".d", "dx.emb")
+WIDE = (".std_inv", ".rms_inv", ".lse", ".log_p", ".share", ".d", ".slope_emb", "dx.emb")
 
 
 def everything(case: Case, drawn, dy):
@@ -59,7 +59,9 @@ def everything(case: Case, drawn, dy):
 def is_wide(case: Case, name: str) -> bool:
     """The gradients of weights, what a loss gives, and the cached values above."""
     part = name.partition(".")[0]
-    return part == "dparams" or name.endswith(WIDE) or (isinstance(case.layer, Loss) and part in ("y", "dx"))
+    of_loss = {Loss: ("y", "dx"), HeadAndLoss: ("y",)}
+    parts = [part for kind, parts in of_loss.items() if isinstance(case.layer, kind) for part in parts]
+    return part == "dparams" or name.endswith(WIDE) or part in parts
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])

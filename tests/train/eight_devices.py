@@ -11,9 +11,7 @@ import pytest
 from tests.collectives import Collective, collectives
 from tests.train.small import small_data, small_recipe
 
-from glassformer.data.tokenise import tokenise
-from glassformer.data.tokeniser_training import Characters
-from glassformer.layers import BandedAttention, BlockwiseAttention, LinearAttention, Rotary
+from glassformer.layers import BandedAttention, BlockwiseAttention, LinearAttention, Rotary, attention
 from glassformer.layers.contract import param_shapes
 from glassformer.losses import HeadAndLoss
 from glassformer.models import BERT, GPT, Text, ViT
@@ -36,7 +34,7 @@ VOCABULARY, TOKENS, BATCH = 256, 12, 8
 SIZES: dict[str, Any] = {"width": 32, "hidden": 48, "heads": 4}
 TEXT = Text(vocabulary=VOCABULARY, context=TOKENS)
 MODELS = {
-    "gpt": GPT(TEXT, **SIZES, depth=2, dropout=0.1),
+    "gpt": GPT(TEXT, **SIZES, depth=1, dropout=0.1),
     "bert": BERTFor(BERT(TEXT, **SIZES, depth=1, dropout=0.1), MaskedHead(32, VOCABULARY)),
     "vit": ViT(Images((8, 8, 1), 3), **SIZES, patch_size=2, depth=1),
 }
@@ -55,13 +53,13 @@ def samples(kind: str) -> Any:
     return small_data(4 * BATCH).train
 
 
-def recipe_of(kind: str, mesh: str, model: Any = None) -> Recipe:
+def recipe_of(kind: str, mesh: str, model: Any = None, *, scan: bool = False) -> Recipe:
     return Recipe(
         model=model or MODELS[kind],
         task=TASKS[kind],
         training=Training(batch=BATCH, ema=0.9),
         optimiser=Optimiser(name="adamw", lr=0.01, clip=1.0),
-        engine=Engine(name="jax", mesh=mesh),
+        engine=Engine(name="jax", mesh=mesh, scan=scan),
     )
 
 
@@ -75,9 +73,9 @@ def random_params(model: Any) -> Any:
 
 
 @cache
-def gradient_of(kind: str, mesh: str, model: Any = None) -> tuple[float, Any, list[Collective]]:
+def gradient_of(kind: str, mesh: str, model: Any = None, *, scan: bool = False) -> tuple[float, Any, list[Collective]]:
     """Loss and gradient of a batch, and what the program that computes them sends."""
-    recipe = recipe_of(kind, mesh, model)
+    recipe = recipe_of(kind, mesh, model, scan=scan)
     engine = JaxEngine(recipe, samples(kind), (1,))
     params = engine.place(random_params(recipe.model))
     batches = engine.batches([np.arange(engine.count)], 1)
@@ -88,9 +86,9 @@ def gradient_of(kind: str, mesh: str, model: Any = None) -> tuple[float, Any, li
     return float(loss), jax.device_get(dparams), collectives(compiled.as_text() or "")
 
 
-def assert_as_on_one_device(kind: str, mesh: str, model: Any = None) -> list[Collective]:
-    alone, dalone, nothing = gradient_of(kind, "", model)
-    loss, dparams, sent = gradient_of(kind, mesh, model)
+def assert_as_on_one_device(kind: str, mesh: str, model: Any = None, *, scan: bool = False) -> list[Collective]:
+    alone, dalone, nothing = gradient_of(kind, "", model, scan=scan)
+    loss, dparams, sent = gradient_of(kind, mesh, model, scan=scan)
     assert not nothing
     assert abs(loss - alone) < 1e-5
     largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(dalone))
@@ -158,16 +156,29 @@ def test_fsdp_only_weights_are_gathered_each_at_most_twice() -> None:
         {"attend": BlockwiseAttention(block=5)},
         {"attend": BandedAttention(), "window": 3, "global_tokens": 1},
         {"attend": LinearAttention(block=5)},
-        {"rotary": Rotary()},
-        {"checkpoint": True},
-        {"tied": False},
+        {"rotary": Rotary(), "checkpoint": True, "tied": False},
     ],
-    ids=lambda changes: next(iter(changes.values())).__class__.__name__ + next(iter(changes)),
+    ids=("blockwise", "banded", "linear", "rotary"),
 )
 def test_batch_and_heads_stay_apart_in_every_way_to_attend(changes: dict[str, Any]) -> None:
     model = replace(GPT(TEXT, **SIZES, depth=1), **changes)
     sent = assert_as_on_one_device("gpt", "data=2,model=4", model)
     assert not of_activations(sent, "all-gather")
+
+
+def test_scanned_each_block_gathers_its_own_weights() -> None:
+    sent = assert_as_on_one_device("gpt", "fsdp=4,model=2", GPT(TEXT, **SIZES, depth=3), scan=True)
+    gathered = [one for one in sent if one.kind == "all-gather"]
+    inside = [one for one in gathered if "while/body" in one.where]
+    assert inside
+    assert max(one.bytes for one in inside) == 4 * SIZES["width"] * SIZES["hidden"] // 2  # w_up of one block
+    assert not [one for one in gathered if any(shape[:1] == (3,) for _, shape in one.arrays)]  # of all three
+
+
+def test_joined_batch_and_heads_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "is_sharded", lambda: False)
+    _, _, sent = gradient_of("gpt", "data=2,model=4", GPT(TEXT, **SIZES, depth=1))
+    assert of_activations(sent, "all-gather")
 
 
 def test_head_and_loss_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,8 +194,8 @@ def test_head_and_loss_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_ends_with_whole_weights(tmp_path: Path) -> None:
-    """With shifts, dropout, scores and a checkpoint, as on one device."""
-    recipe = replace(small_recipe("adamw", epochs=1, batch=16), model=replace(MODELS["vit"], dropout=0.1))
+    """With shifts, dropout, accumulated gradients, scores and a checkpoint, as on one device."""
+    recipe = replace(small_recipe("adamw", epochs=1, batch=16, accumulate=2), model=replace(MODELS["vit"], dropout=0.1))
     losses = []
     for name, mesh in (("one", ""), ("mesh", "data=2,fsdp=2,model=2")):
         there = replace(recipe, engine=Engine(name="jax", mesh=mesh))
@@ -194,21 +205,3 @@ def test_a_run_ends_with_whole_weights(tmp_path: Path) -> None:
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     one, other = (load(tmp_path / name) for name in ("one", "mesh"))
     assert jax.tree.map(np.shape, one.params) == jax.tree.map(np.shape, other.params)
-
-
-def test_steps_over_text_in_files_accumulated(tmp_path: Path) -> None:
-    (tmp_path / "words.txt").write_text("".join(f"{i % 7} bells and {i * i % 11} whistles\n" for i in range(400)))
-    tokenise([tmp_path / "words.txt"], tmp_path / "tokens", Characters())
-    losses = []
-    for mesh in ("", "data=2,fsdp=2,model=2"):
-        recipe = Recipe(
-            model=replace(MODELS["gpt"], dropout=0.0),
-            task=NextToken(),
-            training=Training(batch=4, accumulate=2, steps=4, score_every=2),
-            optimiser=Optimiser(name="adamw", lr=0.01),
-            engine=Engine(name="jax", mesh=mesh, precision="float32"),
-        )
-        out = tmp_path / (mesh or "one")
-        result = fit.run_recipe(recipe, str(tmp_path / "tokens"), lambda recipe: recipe, out=out)
-        losses.append([result["loss"], result["test_loss"]])
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -14,10 +15,11 @@ from glassformer.predict.run import load
 from glassformer.train import fit
 from glassformer.train.engines import choose
 from glassformer.train.jax_engine import JaxEngine
-from glassformer.train.loop import Listener
+from glassformer.train.loop import Listener, Loop
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import resolved
 from glassformer.train.rng import Threefry
+from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import from_plain, to_plain, with_changes
 
 from .small import small_data, small_recipe
@@ -77,6 +79,24 @@ def test_a_run_keeps_how_it_attends(tmp_path: Path) -> None:
     model: Any = load(tmp_path / "run").recipe.model
     assert model.attend.called == "banded attention"
     assert (model.window, model.global_tokens, model.checkpoint) == (2, 1, True)
+
+
+def test_what_stands_in_for_fused_attention_is_said_once(tmp_path: Path) -> None:
+    class Hear(Listener):
+        def __init__(self) -> None:
+            self.heard: list[str] = []
+
+        def notice(self, text: str) -> None:
+            self.heard.append(text)
+
+    def heard(way: str) -> list[str]:
+        hear, changes = Hear(), [f"model.attend={way}", "model.depth=2", "engine.name=jax"]
+        Loop(with_changes(small_recipe("vit"), changes), small_data(), RunFolder(tmp_path), hear)
+        return hear.heard
+
+    line = "fused attention is for GPUs; on this CPU blockwise attention stands in"
+    assert heard("fused") == ([] if jax.default_backend() == "gpu" else [line])
+    assert heard("plain") == []
 
 
 def test_a_recipe_of_before_means_plain_attention() -> None:

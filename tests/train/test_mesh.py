@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from tests.train.small import small_data, small_recipe
 
 from glassformer import registry
 from glassformer.errors import SettingError
 from glassformer.layers.contract import param_shapes
+from glassformer.layers.layout import in_order
 from glassformer.models import BERT, GPT, Text, ViT
 from glassformer.shapes import Array, Float
 from glassformer.train import fit
@@ -98,6 +100,18 @@ def test_every_parameter_of_every_model_has_letters() -> None:
 def test_heads_are_as_wide_as_the_structure_says() -> None:
     assert head_widths(SMALL) == (4,)
     assert head_widths(ViT(width=12, heads=3, hidden=8)) == (4,)
+
+
+def test_no_layout_is_asked_for_on_a_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XLA's partitioner gathers what has one."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+    def asked(x: Any) -> bool:
+        return "layout_constraint" in str(jax.make_jaxpr(lambda x: in_order(x))(x))
+
+    assert asked(jnp.zeros((2, 3)))
+    with jax.set_mesh(jax.make_mesh((1,), ("data",), axis_types=(AxisType.Auto,))):
+        assert not asked(jnp.zeros((2, 3)))
 
 
 def test_what_is_sent_in_a_step() -> None:

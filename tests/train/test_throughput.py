@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from glassformer.models import GPT, Text
-from glassformer.train.recipe import Recipe
+from glassformer.train.recipe import Engine, Recipe
 from glassformer.train.tasks import NextToken
-from glassformer.train.throughput import PEAK, Throughput, peak_of, work_of_sample
+from glassformer.train.throughput import PEAK, Throughput, devices_of, peak_of, work_of_sample
 
 GPT2 = GPT(Text(vocabulary=50304, context=1024), width=768, hidden=3072, heads=12, depth=12)
 
@@ -35,3 +35,8 @@ def test_tokens_and_the_share_of_the_peak_are_shown() -> None:
 def test_peaks_are_known_by_the_device() -> None:
     assert peak_of([Device("NVIDIA H200")] * 2) == 2 * PEAK["H200"]
     assert peak_of([Device("a toaster")]) is None
+
+
+def test_only_the_devices_of_the_mesh_count() -> None:
+    assert len(devices_of(Recipe())) == 1
+    assert len(devices_of(Recipe(engine=Engine(mesh="data=1")))) == 1

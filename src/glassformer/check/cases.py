@@ -19,6 +19,7 @@ from glassformer.layers import (
     Embedding,
     FeedForward,
     FirstToken,
+    FusedAttention,
     GatedFeedForward,
     GELUTanh,
     GroupedQueryAttention,
@@ -52,7 +53,7 @@ from glassformer.layers import (
     UnitNorm,
 )
 from glassformer.layers.positions import GridSinusoidal, Sinusoidal, Uniform, Xavier, Zero
-from glassformer.losses import CrossEntropy, InfoNCE, LabelSmoothing, MeanSquaredError
+from glassformer.losses import CrossEntropy, HeadAndLoss, InfoNCE, LabelSmoothing, MeanSquaredError
 from glassformer.models import (
     BERT,
     GPT,
@@ -246,6 +247,10 @@ LAYERS = [
 ]
 
 LOSSES = [
+    Case("fused attention", FusedAttention()),
+    Case("fused attention (causal, keep, scale)", FusedAttention(0.7), mask=Mask(causal=True), given=("keep",)),
+    Case("head and loss", HeadAndLoss(piece=4)),
+    Case("head and loss (weights)", HeadAndLoss(piece=4), given=("weights",)),
     Case("cross-entropy", CrossEntropy()),
     Case("cross-entropy (weights)", CrossEntropy(), given=("weights",)),
     Case("label smoothing", LabelSmoothing(0.2)),

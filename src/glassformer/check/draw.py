@@ -126,7 +126,7 @@ def bind(annotation: Any, value: Any, sizes: dict[str, int]) -> None:
     if value is None:
         return
     for choice in choices(annotation):
-        if is_named_tuple(choice):
+        if is_named_tuple(choice) and isinstance(value, choice):
             hints = typing.get_type_hints(choice)
             for field in choice._fields:
                 bind(hints[field], getattr(value, field), sizes)

@@ -18,6 +18,8 @@ from glassformer.cli.attend import attend
 from glassformer.cli.bench import bench
 from glassformer.cli.bench_edge import edge
 from glassformer.cli.bench_fine_tuning import fine_tuning
+from glassformer.cli.bench_gpu import context
+from glassformer.cli.bench_memory import memory
 from glassformer.cli.data import data
 from glassformer.cli.diagnose import diagnose
 from glassformer.cli.embed import embed
@@ -65,6 +67,8 @@ app.command()(export)
 app.command()(template)
 bench.command("fine-tuning")(fine_tuning)
 bench.command()(edge)
+bench.command()(memory)
+bench.command()(context)
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
 

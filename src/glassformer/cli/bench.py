@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.cli.bench_gpu import compare_on_gpu, shown
+
 if TYPE_CHECKING:
     from glassformer.bench.generation import Result as Generation
     from glassformer.bench.latency import Result as Latency
@@ -26,6 +28,9 @@ def benchmarks() -> None:
 
 @bench.command()
 def gradients(
+    presets: Annotated[
+        list[str] | None, typer.Argument(help="gpt2-124m, …: on a GPU (default: the small ones)")
+    ] = None,
     steps: Annotated[int, typer.Option(min=1, help="training steps in one timed run")] = 20,
     rounds: Annotated[int, typer.Option(min=1, help="timed runs of each side; the median counts")] = 15,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
@@ -34,9 +39,15 @@ def gradients(
 
     Example: `glassformer bench gradients --rounds 31`
     """
+    from glassformer.bench import gpu_training
     from glassformer.bench.gradients import CONTESTS, compare
+    from glassformer.bench.training import check_names
     from glassformer.cli.output import progress, report
 
+    if presets:
+        check_names("gradients", presets, gpu_training.PRESETS)
+        settings = [gpu_training.Setting(name) for name in presets]
+        return shown(settings, steps, rounds, (gpu_training.OURS, gpu_training.AUTODIFF), json=json)
     results = list(progress(compare(steps, rounds), len(CONTESTS), "measuring"))
     lines = ["model                  batch  explicit ms/step  autodiff ms/step  ratio"]
     lines += [
@@ -45,32 +56,45 @@ def gradients(
     lines.append(
         f"ratio above 1: written-out gradients are faster; median of {rounds} runs of {steps} steps, taking turns"
     )
-    report({"models": [asdict(r) | {"ratio": r.ratio} for r in results]}, "\n".join(lines), as_json=json)
+    return report({"models": [asdict(r) | {"ratio": r.ratio} for r in results]}, "\n".join(lines), as_json=json)
 
 
 @bench.command()
 def train(
-    presets: Annotated[list[str] | None, typer.Argument(help="presets to compare (default: all)")] = None,
+    presets: Annotated[list[str] | None, typer.Argument(help="presets to compare (default: all small ones)")] = None,
     peers: Annotated[bool, typer.Option(help="measure PyTorch too, where it is installed")] = True,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="training steps in a turn (default: as many as last 0.15 s)")
+        int | None, typer.Option(min=1, help="training steps in a turn (default: as many as last 0.15 s; gpt2-*: 30)")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="turns of each side; the median counts")] = 11,
+    batch: Annotated[int, typer.Option(min=0, help="gpt2-*: sequences in a step (default: the preset's)")] = 0,
+    context: Annotated[int, typer.Option(min=0, help="gpt2-*: tokens of a sequence (default: the preset's)")] = 0,
+    precision: Annotated[str, typer.Option(help="gpt2-*: bf16 or float32")] = "bf16",
+    scan: Annotated[bool, typer.Option("--scan", help="gpt2-*: compile one block for all (engine.scan)")] = False,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """One training step: the native engine on one core and on all, jax, and PyTorch (eager, fused attention, compiled).
 
     Ours make each batch within the step, PyTorch is given all of them ready. Without PyTorch, or without a C compiler,
-    what needs it is left out; gpt-nano has no native side.
+    what needs it is left out; gpt-nano has no native side. gpt2-124m, -350m, -774m and -1.5b are measured on a GPU: our
+    training loop beside PyTorch's compiled step.
 
     Example: `glassformer bench train attention-pool`
     """
+    from glassformer.bench import gpu_training
     from glassformer.bench.training import PRESETS, Contest, check_names, torch_version
     from glassformer.cli.output import progress, report
     from glassformer.cores import cores
 
     names = presets or list(PRESETS)
-    check_names("train", names)
+    check_names("train", names, (*PRESETS, *gpu_training.PRESETS))
+    if large := [name for name in names if name in gpu_training.PRESETS]:
+        if large != names:
+            raise typer.BadParameter(
+                f"{large[0]} is measured on a GPU, apart from the small ones", param_hint="PRESETS"
+            )
+        settings = [gpu_training.Setting(name, batch, context, precision, scan) for name in names]
+        return compare_on_gpu(settings, steps or 30, rounds, peers=peers, json=json)
     results = []
     for name in names:
         contest = Contest(name, steps, with_peers=peers)
@@ -86,7 +110,7 @@ def train(
         "presets": [r.plain() for r in results],
     }
     lines = [*training_table(results), "", *ratio_table(results), "", how, *training_notes(results, peers=peers)]
-    report(answer, "\n".join(lines), as_json=json)
+    return report(answer, "\n".join(lines), as_json=json)
 
 
 def training_table(results: list["Result"]) -> list[str]:
@@ -320,41 +344,6 @@ def scaling_table(result: "Scaling") -> list[str]:
         f"from {fit.start} on: time as {growth}, multiply-adds as {result.letter}^{result.counted.exponent:.2f}"
     )
     return lines
-
-
-@bench.command()
-def memory(
-    ways: Annotated[list[str] | None, typer.Argument(help="plain, blockwise+checkpoint, … (default: all)")] = None,
-    tokens: Annotated[int, typer.Option(min=2, help="length of the text")] = 8192,
-    width: Annotated[int, typer.Option(min=1, help="of the model")] = 64,
-    heads: Annotated[int, typer.Option(min=1, help="of each block")] = 2,
-    depth: Annotated[int, typer.Option(min=1, help="number of blocks")] = 2,
-    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
-) -> None:
-    """The memory that a training step of a GPT takes on a long text, by the way it attends: measured, on Linux.
-
-    Example: `glassformer bench memory plain blockwise+checkpoint --tokens 4096`
-    """
-    from dataclasses import asdict
-
-    from glassformer.bench.memory import WAYS, Sizes, measured
-    from glassformer.bench.training import check_names
-    from glassformer.cli.output import progress, report
-    from glassformer.native.cores import cores
-
-    names = ways or list(WAYS)
-    check_names("memory", names, tuple(WAYS))
-    sizes = Sizes(tokens, width, heads, depth)
-    results = [*progress((measured(name, sizes) for name in names), len(names), "training")]
-    most = max(r.megabytes for r in results)
-    longest = max(map(len, names))
-    lines = [f"{'attend':{longest}}  MB of a step  of the most  s per step    loss"]
-    for r in results:
-        share = r.megabytes / most
-        lines.append(f"{r.way:{longest}}  {r.megabytes:12,.0f}  {share:11.1%}  {r.seconds:10.2f}  {r.loss:.4f}")
-    lines += ["", f"a GPT of {depth} blocks of width {width}, {heads} heads, on {tokens:,} tokens; {cores()} cores"]
-    answer = {"sizes": asdict(sizes), "cores": cores(), "ways": [asdict(r) for r in results]}
-    report(answer, "\n".join(lines), as_json=json)
 
 
 @bench.command()

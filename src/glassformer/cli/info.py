@@ -61,16 +61,20 @@ def info(
 
 
 def report_mesh(what: str | None, mesh: str, batch: int | None, changes: list[str], *, as_json: bool) -> None:
-    from dataclasses import replace
+    from dataclasses import fields, replace
 
     from glassformer.cli.output import report
     from glassformer.train.mesh_report import mesh_report
     from glassformer.train.run_folder import RunFolder
+    from glassformer.train.settings import with_changes
 
     if what is None:
         raise typer.BadParameter("a mesh is about a model: name one, a preset or a run", param_hint="--mesh")
     recipe = RunFolder(Path(what)).recipe() if Path(what).is_dir() else find_recipe(what)
-    model = changed(recipe.model, changes)
+    parts = tuple(f"{field.name}." for field in fields(recipe) if field.name != "model")
+    of_model = [change for change in changes if not change.strip().startswith(parts)]
+    recipe = with_changes(recipe, [change for change in changes if change not in of_model])
+    model = changed(recipe.model, of_model)
     note_vocabulary(recipe, model)
     training = replace(recipe.training, batch=batch or recipe.training.batch)
     about = mesh_report(replace(recipe, model=model, training=training), mesh)

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Literal
 
 from glassformer.errors import SettingError
@@ -35,6 +35,7 @@ ADDED = (
     ("engine", "precision", "float32"),
     ("engine", "mesh", ""),
     ("training", "augment", to_plain(Augment())),
+    *((part, "multiple", 1) for part in ("model.text", "model.bert.text")),
     *(
         (model, name, default)
         for model in ("model", "model.bert")
@@ -57,7 +58,7 @@ class Cell:
     def title(self) -> str:
         return " + ".join(self.factors) or "baseline"
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The same for the same training, on any machine."""
         return key_of(self.recipe)
@@ -88,7 +89,10 @@ def key_of(recipe: Recipe) -> str:
 def cell(plan: Plan, factors: Iterable[str], group: str = MAIN) -> Cell:
     chosen = set(factors)
     names = tuple(factor.name for factor in plan.factors if factor.name in chosen)
-    return Cell(names, group, plan.recipe(names, group))
+    made = plan.cells
+    if (names, group) not in made:
+        made[names, group] = Cell(names, group, plan.recipe(names, group))
+    return made[names, group]
 
 
 def additions(plan: Plan) -> list[Comparison]:

@@ -8,8 +8,9 @@ import os
 import platform
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,8 +58,22 @@ def trained(key: str, recipe: Recipe, data: Dataset, start: float) -> Record:
     train, held_out = split(recipe, data)
     cells = Cells([recipe], choose(recipe, train, lambda _: None), held_out)
     cells.start()
-    (record,) = cells.records([key], train, data.test, start)
-    return record
+    cells.run()
+    (outcome,) = cells.outcomes([key], [0], data.test, [time.monotonic() - start])
+    return looked_into(outcome, train if held_out is None else held_out)
+
+
+class Outcome(NamedTuple):
+    """A run that is over, before anybody has looked into the trained model."""
+
+    record: Record
+    recipe: Recipe
+    params: Any
+
+
+def looked_into(outcome: Outcome, samples: Any) -> Record:
+    record, recipe, params = outcome
+    return record if record.failed else replace(record, inside=mechanism(recipe, params, samples))
 
 
 class Cells(Trainer):
@@ -73,7 +88,7 @@ class Cells(Trainer):
 
     @property
     def done(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.epoch >= self.recipes[0].training.epochs or bool(self.failed_in.all())
+        return self.epoch >= max(recipe.training.epochs for recipe in self.recipes) or bool(self.failed_in.all())
 
     def run_chunk(self, batches: Any) -> None:
         losses = self.take_steps(batches, self.engine.steps)
@@ -102,34 +117,30 @@ class Cells(Trainer):
     def accuracies(self, params: Any, samples: Any) -> np.ndarray:
         return np.atleast_1d(self.engine.score(params, samples).accuracy)
 
-    def records(self, keys: Sequence[str], train: Any, test: Any, start: float) -> list[Record]:
-        """One for each run, when they are over. The time since `start` is shared by all."""
-        self.run()
+    def outcomes(self, keys: Sequence[str], runs: Sequence[int], test: Any, seconds: Sequence[float]) -> list[Outcome]:
+        """Of these runs, which are over."""
         kept = self.kept()
         tests = None if self.failed_in.all() else self.accuracies(kept, test)
-        seconds = (time.monotonic() - start) / len(keys)
         here = jax.device_get(kept)
-        records = []
-        for i, (key, recipe) in enumerate(zip(keys, self.recipes, strict=True)):
-            own, failed = self.one(here, i), int(self.failed_in[i])
+        outcomes = []
+        for i in runs:
+            recipe, own, failed = self.recipes[i], self.one(here, i), int(self.failed_in[i])
             epochs = failed - 1 if failed else self.epoch
-            records.append(
-                Record(
-                    key=key,
-                    seed=recipe.training.seed,
-                    failed=f"not finite in epoch {failed}" if failed else "",
-                    loss=tuple(float(loss[i]) for loss in self.losses[:epochs]),
-                    validation=tuple(float(score[i]) for score in self.validation[:epochs]),
-                    test=None if failed or tests is None else float(tests[i]),
-                    steps=self.engine.steps * epochs,
-                    seconds=seconds,
-                    parameters=sum(leaf.size for leaf in jax.tree.leaves(own)),
-                    engine=self.engine.name,
-                    machine=machine(),
-                    inside={} if failed else mechanism(recipe, own, train if self.held_out is None else self.held_out),
-                )
+            record = Record(
+                key=keys[i],
+                seed=recipe.training.seed,
+                failed=f"not finite in epoch {failed}" if failed else "",
+                loss=tuple(float(loss[i]) for loss in self.losses[:epochs]),
+                validation=tuple(float(score[i]) for score in self.validation[:epochs]),
+                test=None if failed or tests is None else float(tests[i]),
+                steps=self.engine.steps * epochs,
+                seconds=seconds[i],
+                parameters=sum(leaf.size for leaf in jax.tree.leaves(own)),
+                engine=self.engine.name,
+                machine=machine(),
             )
-        return records
+            outcomes.append(Outcome(record, recipe, own))
+        return outcomes
 
 
 def machine() -> str:

@@ -106,6 +106,11 @@ class Plan:
     def by_name(self) -> dict[str, Factor]:
         return {factor.name: factor for factor in self.factors}
 
+    @cached_property
+    def cells(self) -> dict[Any, Any]:
+        """Those that were made so far, by factors and group: they are asked for again and again."""
+        return {}
+
     @property
     def ranked(self) -> list[Factor]:
         """Those of the main question."""

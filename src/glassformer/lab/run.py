@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -16,25 +17,23 @@ from typing import Any
 
 import jax
 
-from glassformer.errors import EngineError, GlassformerError, TrainingError
+from glassformer.errors import EngineError, TrainingError
 from glassformer.lab.analysis import analyse, comparisons, undecided
 from glassformer.lab.cells import Cell, Comparison, cell
 from glassformer.lab.check import check
 from glassformer.lab.folder import begin
-from glassformer.lab.one_run import loaded, train_one
+from glassformer.lab.gpu_study import GPUStudy
+from glassformer.lab.one_run import train_one
 from glassformer.lab.plan import Plan
 from glassformer.lab.record import Record, Results
-from glassformer.lab.schedule import Job, Schedule, skipped
+from glassformer.lab.schedule import Schedule, skipped
 from glassformer.lab.study import Study
-from glassformer.lab.vmapped_runs import shape_of, train_vmapped
 from glassformer.lab.worker import with_code, working_for
 from glassformer.registry import loaded_code
 from glassformer.train.loop import with_seed
 from glassformer.train.recipe import Recipe
-from glassformer.train.resolve import resolved
 from glassformer.train.settings import to_plain
 
-AT_ONCE = 96  # runs in one program
 ANSWER_WITHIN = 20  # seconds until a cluster's scheduler must have answered
 WORKERS_WITHIN = 60  # and its first worker must have come
 
@@ -82,7 +81,7 @@ def investigate(
         before = len(results.records)
         with hearing_ctrl_c(schedule, listener):
             if vmapped:
-                run_vmapped(plan, cells, schedule, results, listener)
+                run_vmapped(plan, schedule, results, listener)
             else:
                 run_in_processes(plan, cells, schedule, results, listener, jobs, cluster)
         if schedule.stopped:
@@ -130,31 +129,23 @@ def run_in_processes(
                 keep(results, cells, plan, schedule, listener, [record], count if count > 0 else cores())
 
 
-def run_vmapped(plan: Plan, cells: list[Cell], schedule: Schedule, results: Results, listener: Listener) -> None:
+def run_vmapped(plan: Plan, schedule: Schedule, results: Results, listener: Listener) -> None:
     """Runs of one shape together, as many as fit."""
-    while (first := schedule.next(cells, plan.seeds)) is not None:
-        group = [first, *more_like(first, schedule, cells, plan)]
-        keep(results, cells, plan, schedule, listener, together(group), 1)
 
+    def asked() -> list[Cell]:
+        cells = cells_of(plan, results)
+        listener.stage(len(cells) * len(plan.seeds), len(results.records))
+        return cells
 
-def together(jobs: list[Job]) -> list[Record]:
-    """In one program; where that does not go, in turn, each with its own reason."""
-    data = loaded(jobs[0].cell.recipe)
-    recipes = [with_seed(job.cell.recipe, job.seed) for job in jobs]
-    keys = [job.cell.key for job in jobs]
-    if len(jobs) > 1:
-        with contextlib.suppress(GlassformerError, jax.errors.JaxRuntimeError):
-            return train_vmapped(keys, [resolved(recipe, data) for recipe in recipes], data)
-    return [train_one(key, recipe) for key, recipe in zip(keys, recipes, strict=True)]
-
-
-def more_like(first: Job, schedule: Schedule, cells: list[Cell], plan: Plan) -> Iterator[Job]:
-    shape, count = shape_of(first.cell.recipe), 1
-    for job in schedule.left(cells, plan.seeds):
-        if count < AT_ONCE and shape_of(job.cell.recipe) == shape:
-            schedule.handed_out.add(job.place)
-            count += 1
-            yield job
+    study = GPUStudy(
+        schedule,
+        asked=asked,
+        seeds=plan.seeds,
+        keep=lambda cells, records: keep(results, cells, plan, schedule, listener, records, 1),
+    )
+    study.run()
+    if study.programs:
+        listener.notice(f"{len(study.programs)} programs; {study.waited:.0f} s of waiting until one was compiled")
 
 
 def keep(
@@ -168,7 +159,9 @@ def keep(
 ) -> None:
     results.add(records)
     left = schedule.left(cells, plan.seeds)
-    seconds = sum(schedule.cost(job.cell) for job in left) / at_once
+    counts = Counter(job.cell.key for job in left)
+    costs = {job.cell.key: job.cell for job in left}
+    seconds = sum(schedule.cost(costs[key]) * count for key, count in counts.items()) / at_once
     titles = {one.key: one.title for one in cells}
     for record in records:
         listener.finished(titles.get(record.key, record.key), record, seconds)

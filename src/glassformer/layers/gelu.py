@@ -13,9 +13,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from glassformer.layers.precision import wide
+from glassformer.layers.precision import as_stored, wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
+
+ROOT = math.sqrt(2)
 
 
 class Cache(NamedTuple):
@@ -34,12 +36,13 @@ class GELU:
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
         dy = tag("dy", dy)
-        narrow, dy, x = dy.dtype, wide(dy), wide(cache.x)
+        narrow, dy = dy.dtype, wide(dy)
+        x, root = wide(cache.x), as_stored(jnp.asarray(ROOT, dy.dtype), narrow)
         # y = x * cdf(x): x by itself, and x inside cdf
         pdf = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-        dx = tag("dx", (dy * (normal_cdf(x) + x * pdf)).astype(narrow))
+        dx = tag("dx", (dy * (normal_cdf(x, root) + x * pdf)).astype(narrow))
         return dx, None
 
 
-def normal_cdf(x: Float[Array, "*B"]) -> Float[Array, "*B"]:
-    return 0.5 * (1 + lax.erf(x / math.sqrt(2)))
+def normal_cdf(x: Float[Array, "*B"], root: Float[Array, ""] | float = ROOT) -> Float[Array, "*B"]:
+    return 0.5 * (1 + lax.erf(x / root))

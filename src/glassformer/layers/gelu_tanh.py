@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from glassformer.layers.precision import wide
+from glassformer.layers.precision import as_stored, is_narrow, wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -31,15 +31,15 @@ class GELUTanh:
 
     def forward(self, params: None, x: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
         x = tag("x", x)
-        gate = tag("gate", gate_of(wide(x)).astype(x.dtype))
-        y = tag("y", (wide(x) * gate_of(wide(x))).astype(x.dtype))
-        return y, Cache(x=x, gate=gate if gate.dtype == wide(gate).dtype else None)
+        gate = tag("gate", gate_of(wide(x)))
+        y = tag("y", (wide(x) * gate).astype(x.dtype))
+        return y, Cache(x=x, gate=None if is_narrow(x.dtype) else gate)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
         dy = tag("dy", dy)
         narrow, dy = dy.dtype, wide(dy)
-        x = wide(cache.x)
-        gate = gate_of(x) if cache.gate is None else cache.gate
+        x, outer = wide(cache.x), as_stored(jnp.asarray(OUTER, dy.dtype), narrow)
+        gate = gate_of(x, outer) if cache.gate is None else cache.gate
         # y = x * gate
         dgate = tag("dgate", dy * x)
         # gate = (1 + tanh(u)) / 2, u = OUTER * (x + CUBIC * x^3)
@@ -48,5 +48,5 @@ class GELUTanh:
         return dx, None
 
 
-def gate_of(x: Float[Array, "*B"]) -> Float[Array, "*B"]:
-    return 0.5 * (1 + jnp.tanh(OUTER * (x + CUBIC * x * x * x)))
+def gate_of(x: Float[Array, "*B"], outer: Float[Array, ""] | float = OUTER) -> Float[Array, "*B"]:
+    return 0.5 * (1 + jnp.tanh(outer * (x + CUBIC * x * x * x)))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from glassformer.errors import at_least, expect
-from glassformer.layers.precision import wide
+from glassformer.layers.precision import as_stored, wide
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Key
 
@@ -44,11 +44,12 @@ class LayerNorm:
     def forward(self, params: Params, x: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Cache]:
         expect("layer norm", "width of the input", x.shape[-1], self.width)
         narrow, x = x.dtype, wide(x)
-        centred = x - jnp.mean(x, axis=-1, keepdims=True)
-        std_inv = tag("std_inv", lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + self.eps))
-        xhat = tag("xhat", (centred * std_inv).astype(narrow))
-        y = tag("y", (centred * std_inv * params.gain + params.bias).astype(narrow))
-        return y, Cache(xhat=xhat, std_inv=std_inv)
+        centred = x - as_stored(jnp.mean(x, axis=-1, keepdims=True), narrow)
+        std_inv = lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + self.eps)
+        std_inv = tag("std_inv", as_stored(std_inv, narrow))
+        xhat = tag("xhat", centred * std_inv)
+        y = tag("y", (xhat * params.gain + params.bias).astype(narrow))
+        return y, Cache(xhat=xhat.astype(narrow), std_inv=std_inv)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Params]:
         dy = tag("dy", dy)

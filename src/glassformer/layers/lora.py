@@ -86,8 +86,8 @@ class LoRA:
     def backward(self, params: Params, cache: Any, dy: Any) -> tuple[Any, Params]:
         dx, dw = at("", self.inner).backward(self.merged(params), cache, dy)
         # w = base + scale * a @ b
-        da = over_leaves(lambda dw, b: None if b is None else self.scale * (dw @ b.T), dw, params.b)
-        db = over_leaves(lambda dw, a: None if a is None else self.scale * (a.T @ dw), dw, params.a)
+        da = over_leaves(lambda dw, b: None if b is None else self.scale * (dw @ b.mT), dw, params.b)
+        db = over_leaves(lambda dw, a: None if a is None else self.scale * (a.mT @ dw), dw, params.a)
         return dx, Params(base=dw, a=da, b=db)
 
 

@@ -43,9 +43,9 @@ class RMSNorm:
         expect("rms norm", "width of the input", x.shape[-1], self.width)
         narrow, x = x.dtype, wide(x)
         rms_inv = tag("rms_inv", lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps))
-        xhat = tag("xhat", (x * rms_inv).astype(narrow))
-        y = tag("y", (x * rms_inv * params.gain).astype(narrow))
-        return y, Cache(xhat=xhat, rms_inv=rms_inv)
+        xhat = tag("xhat", x * rms_inv)
+        y = tag("y", (xhat * params.gain).astype(narrow))
+        return y, Cache(xhat=xhat.astype(narrow), rms_inv=rms_inv)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Params]:
         dy = tag("dy", dy)

@@ -26,7 +26,7 @@ class LabelSmoothing(Loss):
     smoothing: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.smoothing < 1:
+        if not isinstance(self.smoothing, jax.Array) and not 0 <= self.smoothing < 1:  # in a program it is not known
             raise SettingError(f"label smoothing: {self.smoothing} came, expected a share from 0 to below 1")
 
     def forward(

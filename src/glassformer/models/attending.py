@@ -6,6 +6,7 @@ global_tokens   with a window, the first so many see all, and all see them
 checkpoint      keep only what comes into a block; its inside is computed again in backward
 """
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -13,16 +14,28 @@ from glassformer.errors import at_least
 from glassformer.layers import Checkpoint, Layer, Mask
 from glassformer.layers.attend import Attend
 from glassformer.models.model import Network
+from glassformer.models.stack import Stack
 from glassformer.shapes import Array, Bool
 
 
 class Attending(Network):
     """A model that has these settings."""
 
+    has_stack = True
+
     attend: Attend
     window: int | None
     global_tokens: int
     checkpoint: bool
+
+    @property
+    @abstractmethod
+    def block(self) -> Layer:
+        """All blocks are alike."""
+
+    @property
+    def blocks(self) -> Stack:
+        return Stack(self.block)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -38,6 +38,7 @@ from glassformer.layers.contract import keywords_for, split_or_none
 from glassformer.models.attending import Attending
 from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, SpanHead, TagHead, VectorHead
 from glassformer.models.model import Network
+from glassformer.models.stack import Stacked
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Integer, Key
@@ -54,7 +55,7 @@ class Params(NamedTuple):
     segment: embedding.Params
     positions: positions.Params
     norm: layer_norm.Params
-    blocks: tuple[post_norm_block.Params, ...]
+    blocks: tuple[post_norm_block.Params, ...] | Stacked
 
 
 class Cache(NamedTuple):
@@ -64,7 +65,7 @@ class Cache(NamedTuple):
     segment: embedding.Cache
     norm: layer_norm.Cache
     drop: dropout.Cache
-    blocks: tuple[post_norm_block.Cache | checkpoint.Cache, ...]
+    blocks: tuple[post_norm_block.Cache | checkpoint.Cache, ...] | Stacked
 
 
 @dataclass(frozen=True)
@@ -170,26 +171,18 @@ class BERT(Attending):
         placed, _ = at("positions", self.positions).forward(params.positions, tokens + kinds)
         h, norm = at("norm", self.norm).forward(params.norm, placed)
         h, drop = at("drop", self.drop).forward(None, h, key=key_drop)
-        blocks = []
-        for i, key_block in enumerate(keys):
-            h, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], h, mask=mask, key=key_block)
-            blocks.append(block)
-        return h, Cache(embed=embed, segment=segment, norm=norm, drop=drop, blocks=tuple(blocks))
+        h, blocks = self.blocks.forward(params.blocks, h, mask=mask, keys=keys)
+        return h, Cache(embed=embed, segment=segment, norm=norm, drop=drop, blocks=blocks)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[None, Params]:
-        dh, dblocks = dy, []
-        for i in reversed(range(self.depth)):
-            dh, dblock = at(f"blocks.{i}", self.block).backward(params.blocks[i], cache.blocks[i], dh)
-            dblocks.append(dblock)
+        dh, dblocks = self.blocks.backward(params.blocks, cache.blocks, dy)
         dh, _ = at("drop", self.drop).backward(None, cache.drop, dh)
         dplaced, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, dh)
         dsum, dpositions = at("positions", self.positions).backward(params.positions, None, dplaced)
         dtokens, dkinds = dsum, dsum  # tokens + kinds
         _, dsegment = at("segment", self.segment).backward(params.segment, cache.segment, dkinds)
         _, dembed = at("embed", self.embed).backward(params.embed, cache.embed, dtokens)
-        return None, Params(
-            embed=dembed, segment=dsegment, positions=dpositions, norm=dnorm, blocks=tuple(reversed(dblocks))
-        )
+        return None, Params(embed=dembed, segment=dsegment, positions=dpositions, norm=dnorm, blocks=dblocks)
 
 
 class TaskParams(NamedTuple):
@@ -205,6 +198,8 @@ class TaskCache(NamedTuple):
 @dataclass(frozen=True)
 class BERTFor(Network):
     """BERT with a head: for another task keep `params.bert` and take another head."""
+
+    has_stack = True
 
     bert: BERT
     head: Head

@@ -41,6 +41,7 @@ from glassformer.layers.contract import split_or_none
 from glassformer.models.attending import Attending
 from glassformer.models.incremental import Incremental
 from glassformer.models.kv_cache import KVCache, attend_next, keys_and_values, padded_cache
+from glassformer.models.stack import Stacked
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.models.tied_output import TiedOutput
 from glassformer.names import at
@@ -50,7 +51,7 @@ from glassformer.shapes import Array, Bool, Float, Integer, Key
 class Params(NamedTuple):
     embed: embedding.Params
     positions: positions.Params | None  # None: rotary
-    blocks: tuple[pre_norm_block.Params, ...]
+    blocks: tuple[pre_norm_block.Params, ...] | Stacked
     norm: layer_norm.Params
     head: embedding.Params | None  # None: the table of the embedding
 
@@ -60,7 +61,7 @@ class Cache(NamedTuple):
 
     embed: embedding.Cache
     drop: dropout.Cache
-    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...]
+    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...] | Stacked
     norm: layer_norm.Cache
     head: tied_head.Cache | None  # None where head and loss are one (losses/head_and_loss.py)
 
@@ -185,21 +186,15 @@ class GPT(Attending, Incremental, TiedOutput):
         if params.positions is not None:
             tokens, _ = at("positions", self.positions).forward(params.positions, tokens)
         resid, drop = at("drop", self.drop).forward(None, tokens, key=key_drop)
-        blocks = []
-        for i, key_block in enumerate(keys):
-            resid, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], resid, mask=mask, key=key_block)
-            blocks.append(block)
+        resid, blocks = self.blocks.forward(params.blocks, resid, mask=mask, keys=keys)
         h, norm = at("norm", self.norm).forward(params.norm, resid)
         table = params.embed if params.head is None else params.head
-        cache = Cache(embed=embed, drop=drop, blocks=tuple(blocks), norm=norm, head=None)
+        cache = Cache(embed=embed, drop=drop, blocks=blocks, norm=norm, head=None)
         return tied_head.Inputs(x=h, emb=table.emb), cache
 
     def from_head(self, params: Params, cache: Cache, d: tied_head.Inputs) -> Params:
         dresid, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, d.x)
-        dblocks = []
-        for i in reversed(range(self.depth)):
-            dresid, dblock = at(f"blocks.{i}", self.block).backward(params.blocks[i], cache.blocks[i], dresid)
-            dblocks.append(dblock)
+        dresid, dblocks = self.blocks.backward(params.blocks, cache.blocks, dresid)
         dtokens, _ = at("drop", self.drop).backward(None, cache.drop, dresid)
         dpositions = None
         if params.positions is not None:
@@ -210,7 +205,7 @@ class GPT(Attending, Incremental, TiedOutput):
             dembed, dhead = embedding.Params(emb=dembed.emb + d.emb), None
         else:
             dhead = embedding.Params(emb=d.emb)
-        return Params(embed=dembed, positions=dpositions, blocks=tuple(reversed(dblocks)), norm=dnorm, head=dhead)
+        return Params(embed=dembed, positions=dpositions, blocks=dblocks, norm=dnorm, head=dhead)
 
     @property
     def longest(self) -> int:

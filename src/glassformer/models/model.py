@@ -23,6 +23,8 @@ class Network(ABC):
     output_axis: ClassVar[str] = "classes"  # what its last axis is: classes, symbols, places (tokens), numbers
     task_parts: ClassVar[tuple[str, ...]] = ("head",)  # that belong to the task: another one begins them afresh
 
+    has_stack: ClassVar[bool] = False  # whether its blocks are a Stack (models/stack.py), which an engine may scan
+
     def __post_init__(self) -> None:
         """Settings come from anywhere. A model that checks more of its own calls this one, too."""
         check_sizes(self)

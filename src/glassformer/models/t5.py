@@ -79,6 +79,7 @@ class State(NamedTuple):
 class T5(Network, Incremental):
     tasks: ClassVar[tuple[str, ...]] = ("translate",)
     output_axis: ClassVar[str] = "symbols"
+    has_stack = True
 
     text: Text = Text(vocabulary=32128, context=512)  # the context bounds source and target, each
     width: int = 512  # C

@@ -4,7 +4,7 @@ x -> drop -> L decoder blocks (causal, cross-attention to the memory), which sha
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,14 @@ from glassformer.layers import (
 )
 from glassformer.layers.contract import split_or_none
 from glassformer.layers.masks import Mask
+from glassformer.models.stack import Stack, Stacked
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Params(NamedTuple):
     bias: relative_bias.Params
-    blocks: tuple[pre_norm_decoder_block.Params, ...]
+    blocks: tuple[pre_norm_decoder_block.Params, ...] | Stacked
     norm: rms_norm.Params
 
 
@@ -39,7 +40,7 @@ class Inputs(NamedTuple):
 class Cache(NamedTuple):
     drop: dropout.Cache
     bias: relative_bias.Cache
-    blocks: tuple[pre_norm_decoder_block.Cache, ...]
+    blocks: tuple[pre_norm_decoder_block.Cache, ...] | Stacked
     norm: rms_norm.Cache
     drop_last: dropout.Cache
 
@@ -51,6 +52,10 @@ class T5Decoder:
     norm: RMSNorm
     drop: Dropout
     depth: int  # L
+
+    @property
+    def blocks(self) -> Stack:
+        return Stack(self.block)
 
     def init(self, key: Key) -> Params:
         key_bias, key_norm, *keys = jax.random.split(key, 2 + self.depth)
@@ -72,26 +77,16 @@ class T5Decoder:
         place = jnp.arange(x.x.shape[1])
         resid, drop = at("drop", self.drop).forward(None, x.x, key=key_drop)
         bias, bias_cache = at("bias", self.bias).forward(params.bias, relative_bias.Inputs(query=place, memory=place))
-        blocks = []
-        for i, key_block in enumerate(keys):
-            given = pre_norm_decoder_block.Inputs(x=resid, memory=x.memory, bias=bias)
-            masks = {"memory_mask": memory_mask, "key": key_block}
-            resid, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], given, **masks)
-            blocks.append(block)
+        given = pre_norm_decoder_block.Inputs(x=resid, memory=x.memory, bias=bias)
+        resid, blocks = self.blocks.forward(params.blocks, given, memory_mask=memory_mask, keys=keys)
         h, norm = at("norm", self.norm).forward(params.norm, resid)
         h, drop_last = at("drop_last", self.drop).forward(None, h, key=key_last)
-        return h, Cache(drop=drop, bias=bias_cache, blocks=tuple(blocks), norm=norm, drop_last=drop_last)
+        return h, Cache(drop=drop, bias=bias_cache, blocks=blocks, norm=norm, drop_last=drop_last)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[Inputs, Params]:
         dh, _ = at("drop_last", self.drop).backward(None, cache.drop_last, dy)
         dresid, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, dh)
-        dbias: Any = 0  # every block read the same bias
-        dmemory: Any = 0  # and the same memory
-        dblocks = []
-        for i in reversed(range(self.depth)):
-            d, dblock = at(f"blocks.{i}", self.block).backward(params.blocks[i], cache.blocks[i], dresid)
-            dresid, dmemory, dbias = d.x, dmemory + d.memory, dbias + d.bias
-            dblocks.append(dblock)
-        _, dtable = at("bias", self.bias).backward(params.bias, cache.bias, dbias)
-        dx, _ = at("drop", self.drop).backward(None, cache.drop, dresid)
-        return Inputs(x=dx, memory=dmemory), Params(bias=dtable, blocks=tuple(reversed(dblocks)), norm=dnorm)
+        d, dblocks = self.blocks.backward(params.blocks, cache.blocks, dresid)
+        _, dtable = at("bias", self.bias).backward(params.bias, cache.bias, d.bias)
+        dx, _ = at("drop", self.drop).backward(None, cache.drop, d.x)
+        return Inputs(x=dx, memory=d.memory), Params(bias=dtable, blocks=dblocks, norm=dnorm)

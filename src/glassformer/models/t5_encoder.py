@@ -4,7 +4,7 @@ x -> drop -> L pre-norm blocks, which share one relative bias -> norm -> drop ->
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,20 +22,21 @@ from glassformer.layers import (
 )
 from glassformer.layers.contract import split_or_none
 from glassformer.layers.masks import Mask
+from glassformer.models.stack import Stack, Stacked
 from glassformer.names import at
 from glassformer.shapes import Array, Bool, Float, Key
 
 
 class Params(NamedTuple):
     bias: relative_bias.Params
-    blocks: tuple[pre_norm_block.Params, ...]
+    blocks: tuple[pre_norm_block.Params, ...] | Stacked
     norm: rms_norm.Params
 
 
 class Cache(NamedTuple):
     drop: dropout.Cache
     bias: relative_bias.Cache
-    blocks: tuple[pre_norm_block.Cache, ...]
+    blocks: tuple[pre_norm_block.Cache, ...] | Stacked
     norm: rms_norm.Cache
     drop_memory: dropout.Cache
 
@@ -47,6 +48,10 @@ class T5Encoder:
     norm: RMSNorm
     drop: Dropout
     depth: int  # L
+
+    @property
+    def blocks(self) -> Stack:
+        return Stack(self.block)
 
     def init(self, key: Key) -> Params:
         key_bias, key_norm, *keys = jax.random.split(key, 2 + self.depth)
@@ -68,24 +73,16 @@ class T5Encoder:
         place = jnp.arange(x.shape[1])
         resid, drop = at("drop", self.drop).forward(None, x, key=key_drop)
         bias, bias_cache = at("bias", self.bias).forward(params.bias, relative_bias.Inputs(query=place, memory=place))
-        blocks = []
-        for i, key_block in enumerate(keys):
-            given = biased_pre_norm_block.Inputs(x=resid, bias=bias)
-            resid, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], given, mask=mask, key=key_block)
-            blocks.append(block)
+        given = biased_pre_norm_block.Inputs(x=resid, bias=bias)
+        resid, blocks = self.blocks.forward(params.blocks, given, mask=mask, keys=keys)
         h, norm = at("norm", self.norm).forward(params.norm, resid)
         memory, drop_memory = at("drop_memory", self.drop).forward(None, h, key=key_memory)
-        return memory, Cache(drop=drop, bias=bias_cache, blocks=tuple(blocks), norm=norm, drop_memory=drop_memory)
+        return memory, Cache(drop=drop, bias=bias_cache, blocks=blocks, norm=norm, drop_memory=drop_memory)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B S C"]) -> tuple[Float[Array, "B S C"], Params]:
         dh, _ = at("drop_memory", self.drop).backward(None, cache.drop_memory, dy)
         dresid, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, dh)
-        dbias: Any = 0  # every block read the same bias
-        dblocks = []
-        for i in reversed(range(self.depth)):
-            d, dblock = at(f"blocks.{i}", self.block).backward(params.blocks[i], cache.blocks[i], dresid)
-            dresid, dbias = d.x, dbias + d.bias
-            dblocks.append(dblock)
-        _, dtable = at("bias", self.bias).backward(params.bias, cache.bias, dbias)
-        dx, _ = at("drop", self.drop).backward(None, cache.drop, dresid)
-        return dx, Params(bias=dtable, blocks=tuple(reversed(dblocks)), norm=dnorm)
+        d, dblocks = self.blocks.backward(params.blocks, cache.blocks, dresid)
+        _, dtable = at("bias", self.bias).backward(params.bias, cache.bias, d.bias)
+        dx, _ = at("drop", self.drop).backward(None, cache.drop, d.x)
+        return dx, Params(bias=dtable, blocks=dblocks, norm=dnorm)

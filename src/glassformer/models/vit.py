@@ -40,6 +40,7 @@ from glassformer.layers.attend import Attend
 from glassformer.layers.contract import split_or_none
 from glassformer.models.attending import Attending
 from glassformer.models.images import Images
+from glassformer.models.stack import Stacked
 from glassformer.names import at
 from glassformer.shapes import Array, Float, Key, UInt8
 
@@ -48,7 +49,7 @@ class Params(NamedTuple):
     patch: linear.Params
     class_token: class_token.Params | None
     positions: positions.Params
-    blocks: tuple[pre_norm_block.Params, ...]
+    blocks: tuple[pre_norm_block.Params, ...] | Stacked
     norm: layer_norm.Params
     head: linear.Params
 
@@ -58,7 +59,7 @@ class Cache(NamedTuple):
 
     prepare: standardise.Cache
     patch: linear.Cache
-    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...]
+    blocks: tuple[pre_norm_block.Cache | checkpoint.Cache, ...] | Stacked
     norm: layer_norm.Cache
     pool: mean_pool.Cache  # both pools keep the number of tokens
     head: linear.Cache
@@ -146,14 +147,12 @@ class ViT(Attending):
         if params.class_token is not None:
             tokens, _ = at("class_token", self.class_token).forward(params.class_token, tokens)
         resid, _ = at("positions", self.positions).forward(params.positions, tokens)
-        mask, blocks = self.mask(), []
-        for i, key_block in enumerate(split_or_none(key, self.depth)):
-            resid, block = at(f"blocks.{i}", self.block).forward(params.blocks[i], resid, mask=mask, key=key_block)
-            blocks.append(block)
+        keys = split_or_none(key, self.depth)
+        resid, blocks = self.blocks.forward(params.blocks, resid, mask=self.mask(), keys=keys)
         h, norm = at("norm", self.norm).forward(params.norm, resid)
         pooled, pool = at("pool", self.pool).forward(None, h)
         logits, head = at("head", self.head).forward(params.head, pooled)
-        return logits, Cache(prepare=prepare, patch=patch, blocks=tuple(blocks), norm=norm, pool=pool, head=head)
+        return logits, Cache(prepare=prepare, patch=patch, blocks=blocks, norm=norm, pool=pool, head=head)
 
     def backward(
         self, params: Params, cache: Cache, dy: Float[Array, "B K"]
@@ -161,10 +160,7 @@ class ViT(Attending):
         dpooled, dhead = at("head", self.head).backward(params.head, cache.head, dy)
         dh, _ = at("pool", self.pool).backward(None, cache.pool, dpooled)
         dresid, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, dh)
-        dblocks = []
-        for i in reversed(range(self.depth)):
-            dresid, dblock = at(f"blocks.{i}", self.block).backward(params.blocks[i], cache.blocks[i], dresid)
-            dblocks.append(dblock)
+        dresid, dblocks = self.blocks.backward(params.blocks, cache.blocks, dresid)
         dtokens, dpositions = at("positions", self.positions).backward(params.positions, None, dresid)
         dclass_token = None
         if params.class_token is not None:
@@ -176,7 +172,7 @@ class ViT(Attending):
             patch=dpatch,
             class_token=dclass_token,
             positions=dpositions,
-            blocks=tuple(reversed(dblocks)),
+            blocks=dblocks,
             norm=dnorm,
             head=dhead,
         )

@@ -63,7 +63,7 @@ class Epoch(NamedTuple):
 
 
 class NativeEngine:
-    name, rounding = "native", 1  # 1: gradients are summed over fixed shards
+    name, block, rounding = "native", 1, 1  # rounding 1: gradients are summed over fixed shards
 
     def __init__(self, recipe: Recipe, train: Any, notice: build.Notice = print) -> None:
         must_be_covered(recipe)
@@ -344,6 +344,10 @@ def must_be_covered(recipe: Recipe) -> None:
         raise EngineError("the native engine does not accumulate gradients (training.accumulate)")
     if recipe.training.ema:
         raise EngineError("the native engine keeps no averaged weights (training.ema)")
+    if recipe.engine.precision != "float32":
+        raise EngineError("the native engine computes in float32 (engine.precision)")
+    if recipe.engine.scan:
+        raise EngineError("the native engine compiles no program that could be scanned (engine.scan)")
     plan_for(recipe.model, 1)
     for what, is_known in (
         (recipe.task, type(recipe.task) is Classify),

@@ -28,6 +28,7 @@ class Engine(Protocol):
     total: int  # samples there are
     count: int  # samples in an epoch
     steps: int  # of an epoch
+    block: int  # a chunk has a multiple of so many of them
 
     def start(self, params: Any) -> State: ...
     def place(self, state: Any) -> Any: ...

@@ -2,6 +2,8 @@
 
 The loop's bounds are arguments, so one program runs any chunk of an epoch: an epoch is cut into chunks for
 progress and Ctrl-C, and a resumed run takes the very same steps. With several seeds everything is `vmap`ped over them.
+On a GPU a small model takes its steps in blocks whose length the compiler knows: after each step of any other loop the
+host asks the device whether it was the last, and a fourth of a short step is waiting.
 """
 
 from collections.abc import Callable
@@ -17,13 +19,19 @@ import optax
 from jax import lax
 
 from glassformer.errors import SettingError
+from glassformer.layers.contract import param_shapes
+from glassformer.models.stack import stacked
 from glassformer.train.augment import Augment, Draws, augmented, corners_of, draw
 from glassformer.train.gradient import loss_and_gradient
-from glassformer.train.limits import batch_must_fit
+from glassformer.train.limits import batch_must_fit, bytes_of
+from glassformer.train.optimiser import PRESETS
 from glassformer.train.placement import Placement
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import Score, Tally, score_in_parts, tally
 from glassformer.train.tasks.task import label_weights
+
+BLOCK = 128  # steps, at most, of a loop whose length is known
+SMALL = 1 << 24  # bytes of parameters: a block of steps is then over in the twinkling of an eye
 
 
 class State(NamedTuple):
@@ -41,26 +49,36 @@ class Batches(NamedTuple):
     order: jax.Array  # (batches, batch); the last row is padded with samples that weigh nothing
     weights: jax.Array  # (batches, batch)
     key: jax.Array  # of this epoch
+    numbers: Any = None  # of the run, where a program serves several and they are not the recipe's
 
 
 class JaxEngine:
     name, rounding = "jax", 0
 
-    def __init__(
-        self, recipe: Recipe, train: Any, seeds: tuple[int, ...], last: optax.GradientTransformation | None = None
-    ) -> None:
-        """`last` is put behind the recipe's optimiser."""
+    def __init__(self, recipe: Recipe, train: Any, seeds: tuple[int, ...]) -> None:
         self.recipe, self.seeds, self.placement = recipe, seeds, placement_of(recipe, seeds)
+        scan_must_be_possible(recipe, seeds)
         self.take(train)
         self.steps = -(-self.count // recipe.training.samples_of_update)
-        optimiser = recipe.learning.transformation(self.steps, recipe.training.epochs)
-        optimiser = optimiser if last is None else optax.chain(optimiser, last)
+        optimiser = self.optimiser
+        self.block = self.steps_of_block()
+        self.rounding = int(self.block > 1)
         batch_must_fit(
             recipe, self.samples, lambda params: State(params, optimiser.init(params), self.average(params)), len(seeds)
         )
         self.init_optimiser = self.over_seeds(optimiser.init)
         self.take_steps = self.stepping(partial(take_step, recipe, optimiser))
         self.tally = self.compiled(self.over_seeds(partial(tally_trained, recipe), in_axes=(0, None, None, None)))
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        return self.recipe.learning.transformation(self.steps, self.recipe.training.epochs)
+
+    def steps_of_block(self) -> int:
+        """As many as an epoch is a multiple of, so that there is one program; 1: there are no blocks."""
+        if jax.default_backend() == "cpu" or bytes_of(param_shapes(self.recipe.network)) > SMALL:
+            return 1
+        return max(steps for steps in range(1, BLOCK + 1) if self.steps % steps == 0)
 
     def take(self, train: Any) -> None:
         """How many samples there are, and how many an epoch has; all of them on the device."""
@@ -72,6 +90,8 @@ class JaxEngine:
         """The compiled program."""
         shared = Batches(samples=None, order=0, weights=None, key=0)  # pyright: ignore[reportArgumentType]
         steps = self.over_seeds(partial(take_steps, step), in_axes=(0, shared, None, None))
+        block = self.over_seeds(partial(take_block, step, self.block), in_axes=(0, shared, None))
+        self.take_block = self.compiled(block, donate_argnums=0)
         return self.compiled(steps, donate_argnums=0)
 
     def over_seeds(self, function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
@@ -85,14 +105,15 @@ class JaxEngine:
 
     def whole(self, tree: Any) -> Any:
         """On the device; of several, on each."""
-        return jax.tree.map(jnp.asarray, tree) if self.placement is None else self.placement.put_whole(tree)
+        return jax.device_put(tree) if self.placement is None else self.placement.put_whole(tree)
 
     def start(self, params: Any) -> State:
         params = self.place(params)  # first: what is made like them lies where they do
         return self.place(State(params=params, optimiser=self.init_optimiser(params), ema=self.average(params)))
 
     def place(self, state: Any) -> Any:
-        """A state from anywhere, or its parameters, where it is trained."""
+        """A state from anywhere, or its parameters, as and where it is trained."""
+        state = stacked(state) if self.recipe.engine.scan else state
         return jax.tree.map(jnp.asarray, state) if self.placement is None else self.placement.put(state)
 
     def average(self, params: Any) -> Any:
@@ -105,19 +126,34 @@ class JaxEngine:
         shape = (-(-self.count // batch), batch)
         padded = [np.resize(order, shape).astype(np.int32) for order in orders]
         weights = (np.arange(prod(shape)) < self.count).astype(np.float32).reshape(shape)
-        keys = [key_of(seed, epoch) for seed in self.seeds]
         single = len(self.seeds) == 1
         return Batches(
             samples=self.samples,
             order=self.whole(padded[0] if single else np.stack(padded)),
             weights=self.whole(weights),
-            key=self.whole(keys[0] if single else jnp.stack(keys)),
+            key=self.whole(self.keys(epoch)),
         )
+
+    def keys(self, epoch: int) -> Any:
+        keys = [key_of(seed, epoch) for seed in self.seeds]
+        return jnp.stack(keys) if keys[1:] else keys[0]
 
     def run(self, state: State, batches: Batches, first: int, last: int) -> tuple[State, np.ndarray]:
         """Steps `first` to `last` (not included): the new state, and the loss of each step."""
-        state, losses = self.take_steps(state, batches, first, last)
-        return state, np.asarray(losses, np.float64)[..., first:last]
+        block = self.block if self.block > 1 else last + 1
+        taken: list[tuple[Any, slice]] = []
+        while first < last:
+            stop = min(last, (first // block + 1) * block)
+            if stop - first == block:
+                state, losses = self.take_block(state, batches, first)
+                taken.append((losses, slice(block)))
+            else:
+                state, losses = self.take_steps(state, batches, first, stop)
+                taken.append((losses, slice(first, stop)))
+            first = stop
+        none = np.zeros((len(self.seeds), 0) if len(self.seeds) > 1 else 0)
+        here = [np.asarray(losses, np.float64)[..., chosen] for losses, chosen in taken]
+        return state, np.concatenate([none, *here], axis=-1)
 
     def for_jax(self, batches: Batches, step: int) -> tuple[Batches, range]:
         """For code that looks inside a step: the epoch, and which of its batches are the step's."""
@@ -139,6 +175,20 @@ def placement_of(recipe: Recipe, seeds: tuple[int, ...]) -> Placement | None:
                 f"engine.mesh: {placement.name} is for one run, and {len(seeds)} seeds came; train one by one: --seed"
             )
     return placement
+
+
+def scan_must_be_possible(recipe: Recipe, seeds: tuple[int, ...]) -> None:
+    leave, optimiser = "set engine.scan=false", recipe.optimiser.name
+    if not recipe.engine.scan:
+        return
+    if not recipe.model.has_stack:
+        raise SettingError(
+            f"engine.scan: the blocks of {type(recipe.model).__name__} are no Stack (models/stack.py); {leave}"
+        )
+    if optimiser not in PRESETS:  # these treat each number by itself; others may look at a whole array
+        raise SettingError(f"engine.scan: it goes with {', '.join(PRESETS)}, and the optimiser is {optimiser}; {leave}")
+    if seeds[1:]:
+        raise SettingError(f"engine.scan: it is for one run, and {len(seeds)} seeds came; {leave}")
 
 
 def on_mesh(placement: Placement, program: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,6 +217,11 @@ def take_steps(step: Callable[..., Any], state: State, batches: Batches, first: 
         return state, losses.at[i].set(loss)
 
     return lax.fori_loop(first, last, body, (state, jnp.zeros(len(batches.order))))
+
+
+def take_block(step: Callable[..., Any], count: int, state: State, batches: Batches, first: Any) -> tuple[State, Any]:
+    """So many steps, and the loss of each."""
+    return lax.scan(lambda state, i: step(state, batches, i), state, first + jnp.arange(count))
 
 
 def take_step(

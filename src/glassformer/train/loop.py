@@ -17,7 +17,10 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset, cut, digest, hold_out
 from glassformer.errors import CheckpointError, TrainingError
+from glassformer.layers.attend import Attend
 from glassformer.layers.contract import param_shapes
+from glassformer.models.stack import unstacked
+from glassformer.structure import structure
 from glassformer.train import hosts
 from glassformer.train.engines import Engine, choose, jax_engine, settled
 from glassformer.train.jax_engine import State
@@ -78,13 +81,17 @@ class Trainer:
             self.run_epoch()
 
     def run_epoch(self) -> None:
-        epoch, total = self.epoch + 1, self.engine.total
-        orders = [order.current(epoch, total) if self.step else order.shuffled(epoch, total) for order in self.orders]
-        batches = self.engine.batches([order[: self.engine.count] for order in orders], epoch)
+        epoch = self.epoch + 1
+        batches = self.batches_of(epoch)
         while self.step < self.engine.steps:
             self.run_chunk(batches)
         self.epoch, self.step = epoch, 0
         self.end_epoch()
+
+    def batches_of(self, epoch: int) -> Any:
+        total = self.engine.total
+        orders = [order.current(epoch, total) if self.step else order.shuffled(epoch, total) for order in self.orders]
+        return self.engine.batches([order[: self.engine.count] for order in orders], epoch)
 
     def run_chunk(self, batches: Any) -> None:
         """Take some steps, and keep what comes of them."""
@@ -129,6 +136,8 @@ class Loop(Trainer):
         train, self.validation = split(recipe, data)
         engine = jax_engine(recipe, train, seeds) if seeds else choose(recipe, train, listener.notice)
         recipe = settled(recipe, engine)
+        for line in stand_ins(recipe):
+            listener.notice(line)
         super().__init__([with_seed(recipe, seed) for seed in seeds] or [recipe], engine)
         self.folder, self.listener, self.data, self.root = folder, listener, data, root or folder.path
         self.folders = [folder.of_seed(seed) for seed in seeds] or [folder]
@@ -166,7 +175,7 @@ class Loop(Trainer):
         self.open_states()
         of_one_device = (self.folder.path / STATE).exists() or not steps_of(self.folder.path)
         if of_one_device:  # where there are both, it is the later one
-            state, random_states, progress = self.folder.load_states(like, len(self.folders))
+            state, random_states, progress = self.folder.load_states(unstacked(like), len(self.folders))
             self.state = self.engine.place(state)
         else:
             random_states, progress = self.load_sharded(like)
@@ -224,7 +233,8 @@ class Loop(Trainer):
         again = not self.recipes[1:] and not self.is_large and hosts.count() == 1
         before = jax.tree.map(lambda leaf: leaf.copy(), self.state) if again else None  # it is given away
         start = time.monotonic()
-        losses = self.take_steps(batches, min(first + self.steps_at_once, self.engine.steps))
+        block = self.engine.block  # it is left at the same steps by a run that is interrupted and by one that is not
+        losses = self.take_steps(batches, min(-(-(first + self.steps_at_once) // block) * block, self.engine.steps))
         seconds = time.monotonic() - start
         finite = self.finite(losses)
         if not finite.all():
@@ -394,6 +404,12 @@ def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:
     train, held_out = hold_out(data.train, share) if share else (data.train, None)
     held_out = None if held_out is None else recipe.task.to_score(held_out)
     return (cut(train, slice(subset)) if subset else train), held_out
+
+
+def stand_ins(recipe: Recipe) -> list[str]:
+    """A line for each way to attend that this machine does not have."""
+    layers = {node.layer for node in structure(recipe.model).walk()} if recipe.engine.name == "jax" else set()
+    return sorted({layer.instead for layer in layers if isinstance(layer, Attend)} - {""})
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.models.stack import unstacked
 from glassformer.names import named_leaves, recording, visiting
 from glassformer.train.engines import Engine
 from glassformer.train.jax_engine import State, loss_of_batch
@@ -34,7 +35,7 @@ def finite_runs(params: Any) -> Any:
 def explain(engine: Engine, before: State, batches: Any, first: int, step: int, epoch: int, run: Path) -> str:
     """Replay up to the step, then look at every value of it."""
     state, _ = engine.run(before, batches, first, step)
-    parameter = first_non_finite(named_leaves(state.params))
+    parameter = first_non_finite(named_leaves(unstacked(state.params)))
     if parameter:
         what = f"after step {step} of epoch {epoch} the parameter {parameter} is not finite"
     else:

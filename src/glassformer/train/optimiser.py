@@ -1,6 +1,7 @@
 """Optimisers and schedules: the recipe's words turned into one optax transformation."""
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cache
@@ -13,6 +14,7 @@ import optax
 
 from glassformer.errors import SettingError, at_least
 from glassformer.layers.contract import decayed
+from glassformer.models.stack import of_tuple
 from glassformer.names import named_leaves, nearest, with_leaves
 
 # With settings of their own; any other optimiser of optax that needs a learning rate alone is accepted by its name.
@@ -119,14 +121,20 @@ class Optimiser:
             raise SettingError(f"optimiser: {self.name} cannot be used here: {error}") from None
 
     def transformation(self, steps_per_epoch: int, epochs: int) -> optax.GradientTransformation:
-        def rated(times: float) -> optax.GradientTransformation:
-            return self.update(self.schedule.rate(times * self.lr, steps_per_epoch, epochs))
+        return self.with_numbers(lambda times: self.schedule.rate(times * self.lr, steps_per_epoch, epochs), self)
 
-        update, clip = rated(1.0), optax.clip_by_global_norm(self.clip)
+    def with_numbers(self, rate: Callable[[float], Any], numbers: Any) -> optax.GradientTransformation:
+        """By so many times a rate, and by the momentum, b1, b2, weight_decay and clip of `numbers`: arrays, where one
+        program is to serve several runs."""
+
+        def rated(times: float) -> optax.GradientTransformation:
+            return self.update(rate(times), numbers)
+
+        update, clip = rated(1.0), optax.clip_by_global_norm(numbers.clip)
         if self.named:
             own = {str(i): rated(group.rate) for i, group in enumerate(self.named) if group.rate}
-            update = optax.partition({REST: update, FROZEN: unchanged(), **own}, self.labels)
-            clip = optax.masked(clip, self.learns)
+            update = optax.partition({REST: update, FROZEN: unchanged(), **own}, of_tuple(self.labels))
+            clip = optax.masked(clip, of_tuple(self.learns))
         return optax.chain(clip, update) if self.clip else update
 
     @property
@@ -165,17 +173,18 @@ class Optimiser:
                 f"optimiser: every parameter is frozen (by {patterns}), so nothing would learn; name fewer of them"
             )
 
-    def update(self, rate: Any) -> optax.GradientTransformation:
+    def update(self, rate: Any, numbers: Any) -> optax.GradientTransformation:
         match self.name:
             case "sgd":
                 return optax.sgd(rate)
             case "momentum":
-                return optax.sgd(rate, momentum=self.momentum)
+                return optax.sgd(rate, momentum=numbers.momentum)
             case "adam":
-                return optax.adam(rate, b1=self.b1, b2=self.b2)
+                return optax.adam(rate, b1=numbers.b1, b2=numbers.b2)
             case "adamw":
-                mask = decayed if self.decay == "matrices" else None
-                return optax.adamw(rate, b1=self.b1, b2=self.b2, weight_decay=self.weight_decay, mask=mask)
+                mask = of_tuple(decayed) if self.decay == "matrices" else None
+                decay = numbers.weight_decay
+                return optax.adamw(rate, b1=numbers.b1, b2=numbers.b2, weight_decay=decay, mask=mask)
             case _:
                 return getattr(optax, self.name)(rate)
 

@@ -81,6 +81,7 @@ class Engine:
     name: Literal["auto", "jax", "native"] = "auto"
     mesh: str = ""  # jax: how devices share the work, data=4,model=2 (train/placement.py); nothing: one device
     precision: Literal["float32", "bf16"] = "float32"  # of matrix products; weights and what is wide are float32
+    scan: bool = False  # jax: compile one block of a stack and scan it over all: deep models compile sooner
     rng: Literal["threefry", "xorshift"] = "threefry"
     deterministic: bool = False  # GPU: bit-identical repeats, a little slower; the CPU always is
     threads: int = 0  # native: 0 is one for each core; a run repeats to the bit with any number

@@ -29,11 +29,27 @@ class Order(Protocol):
 
 
 @lru_cache(maxsize=64)
-def compiled_init(model: Layer) -> Callable[[Any], Any]:
+def compiled_init(model: Layer, platform: str) -> Callable[[Any], Any]:
     """Compiled once for all seeds of a model."""
-    # run a few times: on a CPU, compiling it well would take three times as long as everything else about it
-    quickly = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
-    return jax.jit(model.init, compiler_options=quickly)
+    return jax.jit(model.init, compiler_options=quickly(platform))
+
+
+def quickly(platform: str) -> dict[str, Any] | None:
+    """For what is run a few times: on a CPU, compiling it well would take three times as long as all else about it."""
+    return {"xla_backend_optimization_level": 0} if platform == "cpu" else None
+
+
+def platform_here() -> str:
+    """Where what is called now is computed."""
+    device: Any = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    return jax.default_backend() if device is None else device.platform
+
+
+@lru_cache(maxsize=32)  # of a study's runs, many have the same seed
+def permutation(seed: int, epoch: int, count: int) -> np.ndarray:
+    order = np.random.default_rng((seed, epoch)).permutation(count).astype(np.int32)
+    order.flags.writeable = False
+    return order
 
 
 class Threefry:
@@ -43,11 +59,11 @@ class Threefry:
         self.seed = seed
 
     def init(self, model: Layer) -> Any:
-        return compiled_init(model)(jax.random.key(self.seed))
+        return compiled_init(model, platform_here())(jax.random.key(self.seed))
 
     def shuffled(self, epoch: int, count: int) -> np.ndarray:
         """The order of this epoch. It depends on nothing that came before."""
-        return np.random.default_rng((self.seed, epoch)).permutation(count).astype(np.int32)
+        return permutation(self.seed, epoch, count)
 
     current = shuffled  # of an epoch that is taken up in the middle
 

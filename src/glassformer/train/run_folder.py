@@ -29,6 +29,7 @@ from glassformer.data.tokeniser import Tokeniser, load_tokeniser
 from glassformer.errors import CheckpointError, FileError, SettingError
 from glassformer.files import is_locked, locked, made, write_whole
 from glassformer.layers.contract import param_shapes
+from glassformer.models.stack import unstacked
 from glassformer.names import named_leaves
 from glassformer.reading import read_toml
 from glassformer.train import hosts
@@ -181,6 +182,7 @@ class RunFolder:
 
     def save_tuned(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
         """As trained: the model's weights with what was learned merged in; an adapter also alone."""
+        params = unstacked(params)
         if isinstance(recipe.tune, LowRank):
             adapter = recipe.tune.adapter(recipe.model, params)
             self.save(ADAPTER, adapter, {"tune": to_plain(recipe.tune), "epoch": epoch})
@@ -210,7 +212,7 @@ class RunFolder:
 
     def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
         self.save_log(progress.rows)  # before the state, which alone says where the run stands
-        arrays = named_leaves({"state": state, "order": order})
+        arrays = named_leaves({"state": unstacked(state), "order": order})
         self.save(STATE, arrays, {"progress": asdict(progress)})
         shutil.rmtree(self.path / STATES, ignore_errors=True)  # it went on without a mesh
 

@@ -3,7 +3,7 @@
 Counted in parts: a tally of one part is a few sums, and the sums of all parts make the score.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -53,20 +53,26 @@ def tally(recipe: "Recipe", params: Any, samples: Any, chosen: Integer[Array, "B
 
 def score_in_parts(count_up: Callable[..., Any], task: Task, params: Any, samples: Any) -> Score:
     """The score of all samples; `count_up` is `tally` of a recipe, compiled."""
-    count = task.count(samples)
     resident = jax.tree.map(jnp.asarray, samples)
-    of_one = jax.eval_shape(task.batch, resident, jnp.zeros(1, jnp.int32)).labels.size
-    at_once = min(task.at_once, max(1, MOST_LABELS // of_one))
     parts = []
-    for start in range(0, count, at_once):
-        chosen = np.arange(start, start + at_once)
-        here = (chosen < count).astype(np.float32)
-        parts.append(count_up(params, resident, chosen % count, here))
+    for chosen, here in parts_of(task, resident):
+        parts.append(count_up(params, resident, chosen, here))
         if jax.process_count() > 1:  # programs that do not wait for each other may meet other hosts in another order
             jax.block_until_ready(parts[-1])
+    count = task.count(samples)
     if task.together:
         return score_together(task, np.concatenate(parts, axis=-2)[..., :count, :], samples)
     return score_of(Tally(*(np.sum([np.asarray(part) for part in sums], axis=0) for sums in zip(*parts, strict=True))))
+
+
+def parts_of(task: Task, samples: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Which samples are counted together; those not here (0) are padding."""
+    count = task.count(samples)
+    of_one = jax.eval_shape(task.batch, samples, jnp.zeros(1, jnp.int32)).labels.size
+    at_once = min(task.at_once, max(1, MOST_LABELS // of_one))
+    for start in range(0, count, at_once):
+        chosen = np.arange(start, start + at_once)
+        yield chosen % count, (chosen < count).astype(np.float32)
 
 
 def score_together(task: Task, y: np.ndarray, samples: Any) -> Score:

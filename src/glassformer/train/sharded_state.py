@@ -7,6 +7,7 @@ every array a checksum is kept that does not depend on how it is cut; what was d
 
 import logging
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,7 @@ class ShardedStates:
             read = self.manager.restore(step, args=self.args.Composite(**items))
         except Exception as error:  # several libraries have a part in it
             wrong = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+            ignore_stragglers()
         finally:
             log.setLevel(level)
         if hosts.of_all(bool(wrong)).any():
@@ -115,6 +117,17 @@ class ShardedStates:
             (self.path / str(step)).rename(self.path / f"{step}{DAMAGED}")
         hosts.of_all(step)  # not before it is gone
         self.manager.reload()
+
+
+def ignore_stragglers() -> None:
+    """What else TensorStore was reading fails later, and nobody waits for it any more."""
+    before = sys.unraisablehook
+
+    def unless_of_it(failed: Any) -> None:
+        if not any(words in str(failed.exc_value) for words in ("Event loop is closed", "TensorStore")):
+            before(failed)
+
+    sys.unraisablehook = unless_of_it
 
 
 class Damaged(Exception):  # noqa: N818

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.data.token_shards import TokenStream
-from glassformer.train.jax_engine import Batches, JaxEngine, State, key_of
+from glassformer.train.jax_engine import Batches, JaxEngine, State
 
 
 class Epoch(NamedTuple):
@@ -30,6 +30,9 @@ class StreamEngine(JaxEngine):
         rows = jax.ShapeDtypeStruct((training.samples_of_update, self.length), jnp.int32)
         self.samples = train._replace(ids=rows)
 
+    def steps_of_block(self) -> int:
+        return 1  # each step's crops are sent by themselves
+
     def stepping(self, step: Callable[..., Any]) -> Callable[..., Any]:
         def one_step(state: State, rows: Any, key: Any, i: Any) -> tuple[State, Any]:
             return step(state, self.of_step(rows, key, i), 0)
@@ -37,8 +40,7 @@ class StreamEngine(JaxEngine):
         return self.compiled(self.over_seeds(one_step, in_axes=(0, 0, 0, None)), donate_argnums=0)
 
     def batches(self, orders: list[np.ndarray], epoch: int) -> Any:
-        keys = [key_of(seed, epoch) for seed in self.seeds]
-        return Epoch((epoch - 1) * self.steps, jnp.stack(keys) if keys[1:] else keys[0])
+        return Epoch((epoch - 1) * self.steps, self.keys(epoch))
 
     def run(self, state: State, batches: Any, first: int, last: int) -> tuple[State, np.ndarray]:
         losses = []

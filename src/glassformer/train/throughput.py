@@ -29,7 +29,7 @@ class Throughput:
         text: Any = recipe.model.input
         in_tokens = text.reads == TEXTS and recipe.task.by_steps
         self.unit, self.of_sample = ("tokens", text.context) if in_tokens else ("samples", 1)
-        self.peak = peak_of(jax.devices()) if jax.default_backend() != "cpu" else None
+        self.peak = peak_of(devices_of(recipe)) if jax.default_backend() != "cpu" else None
         self.work = work_of_sample(recipe) if self.peak else 0
 
     def shown(self, samples_per_second: float) -> str:
@@ -46,6 +46,12 @@ def work_of_sample(recipe: Recipe) -> int:
     """Multiply-adds that training on one sample takes."""
     traced = jax.make_jaxpr(recipe.model.forward)(param_shapes(recipe.model), recipe.model.example(1))
     return 3 * sum(count for _, count in multiply_adds(traced.jaxpr))
+
+
+def devices_of(recipe: Recipe) -> list[Any]:
+    """Those that a run trains on."""
+    placement = recipe.placement
+    return jax.devices()[:1] if placement is None or placement.mesh is None else [*placement.mesh.devices.flat]
 
 
 def peak_of(devices: list[Any]) -> float | None:
