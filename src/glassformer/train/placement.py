@@ -192,6 +192,10 @@ class Placement:
         sharding = self.sharding(P(self.batch_axes) if splits else P())
         return jax.make_array_from_callback(shape, sharding, lambda index: read(index[0] if index else slice(None)))
 
+    def everywhere(self, leaf: Any) -> Any:
+        """Inside a compiled program: whole on every device."""
+        return lax.with_sharding_constraint(leaf, self.sharding(P()))
+
     def split(self, tree: Any) -> Any:
         """Inside a compiled program: arrays of which the first axis is the batch, split over it."""
 

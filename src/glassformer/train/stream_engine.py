@@ -67,6 +67,8 @@ class StreamEngine(JaxEngine):
         training = self.recipe.training
         shape = training.accumulate, training.batch
         order = jnp.arange(training.samples_of_update).reshape(shape)
+        if self.placement is not None:  # 4 bytes a token, gathered once; what is made of them is split
+            rows = self.placement.everywhere(rows)
         return Batches(self.samples._replace(ids=rows), order, jnp.ones(shape), jax.random.fold_in(key, i))
 
 
