@@ -42,6 +42,18 @@ def test_without_a_gpu_it_says_so() -> None:
         list(contest.run(1))
 
 
+@pytest.mark.slow
+def test_two_processes_take_turns() -> None:
+    pytest.importorskip("torch")
+    contest = Contest(Setting("gpt-nano", batch=2, context=16, precision="float32", total=100, place="cpu"), steps=2)
+    assert list(contest.run(2)) == [0, 1, 2]
+    result = contest.result()
+    assert [len(curve) for curve in result.losses.values()] == [6, 6]
+    assert result.difference is not None
+    assert result.difference < 2e-3  # gpt-nano shrinks all its parameters, PyTorch's side the matrices
+    assert result.tokens == 32
+
+
 def test_what_is_said_of_a_result() -> None:
     result = Result(
         setting=Setting("gpt2-124m"),

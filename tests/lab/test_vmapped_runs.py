@@ -175,7 +175,7 @@ def test_programs_are_compiled_before_they_are_needed(data: str) -> None:
     runs.start()
     compiled: list[str] = []
 
-    def hear(event: str, seconds: float, **about: Any) -> None:
+    def hear(event: str, duration_secs: float, **kwargs: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
             compiled.append(event)
 

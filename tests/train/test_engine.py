@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from glassformer.predict.run import load
 from glassformer.train import fit, jax_engine, loss_and_gradient
 from glassformer.train.augment import shifted
 from glassformer.train.jax_engine import JaxEngine
-from glassformer.train.loop import InterruptedRunError, Listener, split, with_seed
+from glassformer.train.loop import InterruptedRunError, Listener, split, stacked, with_seed
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Engine, Recipe
 from glassformer.train.rng import Threefry, make_order
@@ -193,3 +194,40 @@ def test_something_is_learned(tmp_path: Path) -> None:
     result = fit.train(small_recipe("momentum", epochs=8), small_data(count=300), tmp_path, Listener())
     assert result["test_accuracy"] > 0.9
     assert result["parameters"] == sum(leaf.size for leaf in named_leaves(load(tmp_path).params).values())
+
+
+@pytest.mark.parametrize("seeds", [(1,), (1, 2)])
+def test_blocks_of_steps_are_the_same_steps(seeds: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eleven steps in blocks of four; cut at the third one, they are finished singly up to the next block."""
+    recipe = small_recipe("sgd")
+    one = engine_for(recipe, seeds)
+    monkeypatch.setattr(JaxEngine, "steps_of_block", lambda engine: 4)
+    other = engine_for(recipe, seeds)
+    assert (one.block, one.rounding) == (1, 0)
+    assert (other.block, other.rounding) == (4, 1)
+    orders = [make_order("threefry", seed).shuffled(1, one.count) for seed in seeds]
+    results = []
+    for engine, cuts in ((one, (0, 11)), (other, (0, 11)), (other, (0, 3, 3, 9, 11))):
+        params = [Threefry(seed).init(recipe.model) for seed in seeds]
+        state = engine.start(stacked(params))
+        losses = []
+        for first, last in pairwise(cuts):
+            state, taken = engine.run(state, engine.batches(orders, 1), first, last)
+            assert taken.shape == ((len(seeds),) if seeds[1:] else ()) + (last - first,)
+            losses.append(taken)
+        results.append((np.concatenate(losses, axis=-1), state.params))
+    for losses, params in results[1:]:
+        np.testing.assert_allclose(losses, results[0][0], rtol=1e-6)
+        assert largest_difference(params, results[0][1]) < 1e-6
+
+
+def test_only_a_gpu_takes_its_steps_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of as many as an epoch is a multiple of: it is one program."""
+    engine = engine_for(small_recipe("sgd"))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert engine.steps_of_block() == engine.steps == 11
+    monkeypatch.setattr(jax_engine, "BLOCK", 10)
+    assert engine.steps_of_block() == 1
+    monkeypatch.setattr(jax_engine, "BLOCK", 128)
+    monkeypatch.setattr(jax_engine, "SMALL", 10)
+    assert engine.steps_of_block() == 1  # the model is large, and so is a step

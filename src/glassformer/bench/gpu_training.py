@@ -57,6 +57,7 @@ class Setting:
     precision: str = "bf16"
     scan: bool = False  # ours: one compiled block for all
     total: int = 1000  # updates that the schedule of the learning rate is made for
+    place: str = "gpu"  # where ours must be
 
     @property
     def recipe(self) -> Recipe:
@@ -186,8 +187,9 @@ class Side:
 
 def serve(name: str, setting: Setting) -> None:
     """The program of a side: for each line that comes, so many steps, and how long they took."""
-    if name != TORCH and jax.default_backend() != "gpu":
-        print(json.dumps({"error": f"{setting.preset} is compared on a GPU, and JAX has none here"}), flush=True)
+    if name != TORCH and jax.default_backend() != setting.place:
+        none = f"{setting.preset} is compared on a {setting.place.upper()}, and JAX has none here"
+        print(json.dumps({"error": none}), flush=True)
         return
     with tempfile.TemporaryDirectory() as folder:
         take, about = SIDES[name](setting.recipe, Path(folder))
@@ -235,7 +237,7 @@ def ours(recipe: Recipe, folder: Path) -> tuple[Take, About]:
 
     def about() -> dict[str, Any]:
         device = jax.devices()[0]
-        memory = device.memory_stats()["peak_bytes_in_use"]
+        memory = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
         return {"memory": memory, "work": speed.work, "peak": speed.peak, "device": device.device_kind}
 
     return loop.take, about
@@ -296,7 +298,7 @@ def pytorch(recipe: Recipe, folder: Path) -> tuple[Take, About]:
             done += 1
         return torch.stack(losses).cpu().tolist()
 
-    return take, lambda: {"memory": torch.cuda.max_memory_allocated()}
+    return take, lambda: {"memory": torch.cuda.max_memory_allocated() if place == "cuda" else 0}
 
 
 def groups(weights: Any, weight_decay: float) -> list[dict[str, Any]]:

@@ -98,6 +98,11 @@ def on_cpu() -> Iterator[None]:
 class SharedEngine(JaxEngine):
     """One program for all runs of a shape. `of` some runs, it is their engine."""
 
+    epoch_keys: np.ndarray  # (runs, epochs, …)
+    numbers: Numbers  # of each run; rates of all its steps
+    take_steps: Any
+    tally: Any
+
     def __init__(self, shape: Recipe, train: Any, runs: int) -> None:
         super().__init__(shape, train, (0,) * runs)
         self.compiling = threading.Lock()
@@ -199,7 +204,7 @@ class Runs(Cells):
     def __init__(self, keys: Sequence[str], recipes: Sequence[Recipe], shared: SharedEngine, held_out: Any) -> None:
         super().__init__(recipes, shared.of(recipes), held_out)
         self.engine: SharedEngine
-        self.keys = keys
+        self.keys = list(keys)
         self.seconds = np.zeros(len(keys))
         self.over = np.zeros(len(keys), bool)
         self.prepared: dict[int, Future[Any]] = {}  # batches of the next epoch
@@ -248,9 +253,8 @@ class Runs(Cells):
     def stay(self, runs: np.ndarray) -> None:
         """These alone."""
         self.state = jax.device_put(jax.tree.map(lambda leaf: leaf[runs], jax.device_get(self.state)))
-        self.recipes, self.keys, self.orders = (
-            [all_[i] for i in runs] for all_ in (self.recipes, self.keys, self.orders)
-        )
+        self.recipes, self.keys = [self.recipes[i] for i in runs], [self.keys[i] for i in runs]
+        self.orders = [self.orders[i] for i in runs]
         self.losses, self.validation = ([one[runs] for one in all_] for all_ in (self.losses, self.validation))
         self.failed_in, self.seconds, self.over = self.failed_in[runs], self.seconds[runs], self.over[runs]
         self.engine = self.engine.only(runs)

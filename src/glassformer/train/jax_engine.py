@@ -260,15 +260,17 @@ def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tupl
     key_draw, key_model = keys_of_step(batches.key, i)
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     narrow = jnp.bfloat16 if recipe.engine.precision == "bf16" else None
-    weights = label_weights(batch, here)
+    weights, params = label_weights(batch, here), in_precision(params, narrow)
     x = augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift)
     given = x, batch.labels, weights, batch.keywords
-    x, labels, weights, keywords = given if placement is None else placement.split(given)
+    if placement is not None:
+        given, params = placement.split(given), placement.keep(params)  # narrow they lie as before, and are gathered so
+    x, labels, weights, keywords = given
     with nullcontext() if placement is None else placement.working():
         loss, dparams = loss_and_gradient(
             recipe.network,
             recipe.loss,
-            in_precision(params, narrow),
+            params,
             in_precision(x, narrow),
             labels=labels,
             weights=weights,

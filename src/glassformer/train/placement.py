@@ -11,7 +11,7 @@ JAX's partitioner does the rest: it cuts the compiled program and puts in the co
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any, get_args, get_type_hints
 
@@ -217,23 +217,40 @@ class Placement:
         if self.sizes.get("fsdp", 1) == 1:
             yield
             return
-        with watching(self.run):
+        with watching(partial(self.run, [])):
             yield
 
-    def run(self, call: Call) -> Any:
+    def run(self, held: list[Any], call: Call) -> Any:
+        """`held` is what the layers around hold already: a layer may be another one with the same parameters."""
+
         def gather(leaf: Any, letters: str) -> Any:
+            if any(leaf is one for one in held):
+                return leaf
             return lax.with_sharding_constraint(leaf, self.sharding(self.at_use(letters, leaf.shape)))
 
         def reduce(leaf: Any, letters: str) -> Any:
-            """Whole, and then a part of it: JAX makes one reduction of both."""
+            """Whole, and then a part of it: the compiler makes one reduction of both."""
             stored = self.sharding(self.stored(letters, leaf.shape))
             return lax.with_sharding_constraint(gather(leaf, letters), stored)
 
-        if call.direction == "forward":  # a table may be among what comes in
-            return call._replace(params=over_own(gather, call.params), given=over_own(gather, call.given)).run()
-        params, dy = lax.optimization_barrier((call.params, call.given))  # not before dy is there
-        dx, dparams = call._replace(params=over_own(gather, params), given=dy).run()
-        return dx, over_own(reduce, dparams)
+        params, given = call.params, call.given
+        reduces = call.direction == "backward" and any(
+            all(leaf is not one for one in held) for leaf in own_arrays(params)
+        )
+        if reduces:
+            params, given = lax.optimization_barrier((params, given))  # not before dy is there
+        elif call.direction == "forward":  # a table may be among what comes in
+            given = over_own(gather, given)
+        params = over_own(gather, params)
+        inside = own_arrays(params)
+        held += inside
+        result, other = call._replace(params=params, given=given).run()
+        del held[len(held) - len(inside) :]
+        return result, over_own(reduce, other) if reduces else other
+
+
+def own_arrays(tree: Any) -> list[Any]:
+    return [one for one in tree if isinstance(one, jax.Array)] if hasattr(tree, "_fields") else []
 
 
 def over_own(function: Callable[[Any, str], Any], tree: Any) -> Any:

@@ -10,12 +10,14 @@ import jax
 import numpy as np
 
 from glassformer.errors import CheckpointError, SettingError
-from glassformer.layers.contract import Layer
+from glassformer.layers.contract import Layer, param_shapes
 from glassformer.layers.positions import Positions, Uniform, Xavier
 from glassformer.names import named_leaves, with_leaves
 from glassformer.structure import structure
+from glassformer.train.limits import bytes_of
 
 MASK = (1 << 64) - 1
+LARGE = 1 << 26  # bytes of parameters
 
 
 class Order(Protocol):
@@ -59,7 +61,10 @@ class Threefry:
         self.seed = seed
 
     def init(self, model: Layer) -> Any:
-        return compiled_init(model, platform_here())(jax.random.key(self.seed))
+        key = jax.random.key(self.seed)
+        if bytes_of(param_shapes(model)) > LARGE:  # array by array: one program for all takes minutes to compile
+            return model.init(key)
+        return compiled_init(model, platform_here())(key)
 
     def shuffled(self, epoch: int, count: int) -> np.ndarray:
         """The order of this epoch. It depends on nothing that came before."""
