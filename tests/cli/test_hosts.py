@@ -64,12 +64,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Host:
     """A process that trains on two simulated devices."""
 
-    def __init__(self, folder: Path, *args: str, devices: int = 2) -> None:
-        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    def __init__(self, folder: Path, *args: str, **environment: str) -> None:
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
         self.out = subprocess.Popen(
             [sys.executable, "-m", "glassformer", "train", *args],
             cwd=folder,
-            env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+            env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -90,13 +90,12 @@ def two(folder: Path) -> Iterator[Any]:
     """Starts a command on two hosts; whatever is left of them in the end is ended."""
     started: list[Host] = []
 
-    def start(*args: str, others: tuple[str, ...] = ()) -> list[Host]:
+    def start(*args: str) -> list[Host]:
         with socket.socket() as found:
             found.bind(("", 0))
             port = found.getsockname()[1]
         for index in (0, 1):
-            place = f"127.0.0.1:{port},2,{index}"
-            started.append(Host(folder, *args, *(others if index else ()), "--hosts", place))
+            started.append(Host(folder, *args, "--hosts", f"127.0.0.1:{port},2,{index}"))
         return started
 
     yield start
@@ -169,6 +168,7 @@ def test_a_killed_host_ends_the_other_and_the_run_goes_on_elsewhere(folder: Path
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the child of a process in /proc")
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_host_that_hangs_is_lost_too(folder: Path, two: Any, victim: int) -> None:
     run = folder / f"hangs-{victim}"
@@ -210,8 +210,13 @@ def test_asked_to_stop_all_hosts_save_and_go_on_as_two_again(folder: Path, two: 
 
 
 @pytest.mark.slow
-def test_hosts_with_other_settings_are_refused(folder: Path, two: Any) -> None:
-    pair = two("--recipe", "small.toml", "--data", "tokens", "--out", "apart", others=("--lr", "0.5"))
+def test_hosts_that_slurm_started_with_other_settings_are_refused(folder: Path) -> None:
+    command, job = ("--recipe", "small.toml", "--data", "tokens", "--out", "apart", "--hosts", "auto"), str(os.getpid())
+    step = {"SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+    pair = [
+        Host(folder, *command, *more, **step, SLURM_PROCID=str(index), SLURM_LOCALID=str(index))
+        for index, more in enumerate([(), ("--lr", "0.5")])
+    ]
     (code, _, err), (other_code, _, other_err) = (host.ended() for host in pair)
     assert code == other_code == 1
     assert "host 1 of 2: optimiser.lr is 0.5, and on host 0 it is 0.01; start the same command" in other_err
