@@ -135,6 +135,16 @@ def test_two_hosts_train_as_one_does(folder: Path, two: Any) -> None:
     assert steps_of(folder / "pair") == [6, 3]
 
 
+@pytest.mark.slow
+def test_two_hosts_train_on_images(folder: Path, two: Any) -> None:
+    changes = {"training.epochs": 2, "training.subset": 320, "training.batch": 16, "engine.name": "jax"}
+    for host in two("vit-pico", *(f"--set={name}={value}" for name, value in changes.items()), "--out", "images"):
+        code, _, err = host.ended()
+        assert code == 0, err
+    fit.run_recipe("vit-pico", "", lambda recipe: fit.with_all(recipe, changes), out=folder / "images-alone")
+    np.testing.assert_allclose(curve(folder / "images"), curve(folder / "images-alone"), rtol=0, atol=1e-5)
+
+
 LONG = ("--recipe", "small.toml", "--data", "tokens", "--set", "training.steps=200", "--set", "training.score_every=10")
 
 

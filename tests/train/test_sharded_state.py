@@ -141,6 +141,7 @@ def test_a_run_on_a_mesh_goes_on_to_the_bit(kind: str, tmp_path: Path, monkeypat
     recipe, data = on_mesh(kind), small_data()
     plain = replace(recipe, engine=replace(recipe.engine, mesh=""))
     fit.train(plain, data, tmp_path / "plain", loop.Listener())
+    monkeypatch.setattr(loop, "LARGE", 0 if kind == "xorshift" else loop.LARGE)  # all is written meanwhile
     with pytest.raises(InterruptedRunError):
         fit.train(recipe, data, tmp_path / "stopped", Stop(1))
     assert not (tmp_path / "stopped" / "state.safetensors").exists()

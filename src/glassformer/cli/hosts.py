@@ -23,7 +23,7 @@ from glassformer.errors import GlassformerError, SettingError, TrainingError
 WATCHED = "GLASSFORMER_WATCHED"  # set for a child: its log, and a pipe that closes when its parent ends
 NOTE = "glassformer-note "  # begins a line of the log that the child has written for its parent
 LOST = 75  # how a child ends that saw an operation fail because of its peers
-OF_PEERS = ("Gloo", "NCCL", "heartbeat", "oordination service", "oordinationService", "onnection", "UNAVAILABLE")
+OF_PEERS = ("Gloo", "NCCL", "heartbeat", "oordination", "onnection", "UNAVAILABLE", "barrier")
 SHOWN = 30  # lines of the log, of an end that nothing explains
 HEARTBEAT = 10  # seconds without a sign of life after which a host is lost
 JOIN = "GLASSFORMER_JOIN_SECONDS"  # within which all hosts have to come; as JAX has it, 300
