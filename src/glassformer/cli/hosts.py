@@ -89,13 +89,15 @@ def join(hosts: Hosts) -> tuple[int, int]:
     try:
         jax.distributed.initialize(*hosts, initialization_timeout=join_seconds(), heartbeat_timeout_seconds=HEARTBEAT)
     except jax.errors.JaxRuntimeError as error:
-        where = hosts.coordinator or "the address that JAX has found"
-        raise TrainingError(
-            f"--hosts: host 0 cannot listen on {where} ({error}); another process may have the port: choose another"
-        ) from None
+        raise TrainingError(cannot_listen(hosts, str(error))) from None
     except (ValueError, TypeError):
         raise SettingError(f"--hosts: auto came, and no cluster was found in the environment; {EXPECTED}") from None
     return jax.process_index(), jax.process_count()
+
+
+def cannot_listen(hosts: Hosts, why: str) -> str:
+    where = hosts.coordinator or "the address that JAX has found"
+    return f"--hosts: host 0 cannot listen on {where} ({why}); another process may have the port: choose another"
 
 
 def join_seconds() -> int:
@@ -205,6 +207,8 @@ def why(code: int, log: str, hosts: str) -> str:
     if not fatal and code != LOST:
         if code >= 0:
             return ""
+        if "Failed to add port to server" in log:  # of which XLA sometimes crashes before it can say so
+            return cannot_listen(parse_hosts(hosts), signal.Signals(-code).name)
         last = "\n".join(["; the last that it wrote:", *lines[-SHOWN:]]) if lines else ""
         return f"the process that trains was ended by {signal.Signals(-code).name}{last}"
     if "joined" not in facts:
