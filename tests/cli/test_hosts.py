@@ -293,6 +293,8 @@ def test_how_a_child_ended_is_said() -> None:
     assert lost.startswith("host 2 of 4: host 1 was lost")
     assert "--resume runs/a" in lost
     assert why(LOST, f"{joined}Gloo all-reduce failed", "auto").startswith("host 2 of 4: another host was lost")
+    taken = why(-signal.SIGSEGV, "E1116 add_port.cc:83] Failed to add port to server: No address", "node:1234,2,0")
+    assert taken.startswith("--hosts: host 0 cannot listen on node:1234 (SIGSEGV); another process may have the port")
     crashed = why(-signal.SIGSEGV, f"{joined}[Gloo] Rank 0\na line of the crash\n", "auto")
     assert crashed == "the process that trains was ended by SIGSEGV; the last that it wrote:\na line of the crash"
 

@@ -18,6 +18,8 @@ import traceback
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple, NoReturn
 
+import typer
+
 from glassformer.errors import GlassformerError, SettingError, TrainingError
 
 WATCHED = "GLASSFORMER_WATCHED"  # set for a child: its log, and a pipe that closes when its parent ends
@@ -87,13 +89,15 @@ def join(hosts: Hosts) -> tuple[int, int]:
     try:
         jax.distributed.initialize(*hosts, initialization_timeout=join_seconds(), heartbeat_timeout_seconds=HEARTBEAT)
     except jax.errors.JaxRuntimeError as error:
-        where = hosts.coordinator or "the address that JAX has found"
-        raise TrainingError(
-            f"--hosts: host 0 cannot listen on {where} ({error}); another process may have the port: choose another"
-        ) from None
+        raise TrainingError(cannot_listen(hosts, str(error))) from None
     except (ValueError, TypeError):
         raise SettingError(f"--hosts: auto came, and no cluster was found in the environment; {EXPECTED}") from None
     return jax.process_index(), jax.process_count()
+
+
+def cannot_listen(hosts: Hosts, why: str) -> str:
+    where = hosts.coordinator or "the address that JAX has found"
+    return f"--hosts: host 0 cannot listen on {where} ({why}); another process may have the port: choose another"
 
 
 def join_seconds() -> int:
@@ -123,14 +127,15 @@ def apart_from_xla() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # a lost peer is no reason to write down all memory
 
-    threading.excepthook = lambda failed: (
-        os.write(log, f"{failed.exc_value}\n".encode()) and None
-    )  # what waits for it says so
+    def to_log(failed: threading.ExceptHookArgs) -> None:
+        """Of a thread that fails, whoever waits for it hears."""
+        os.write(log, f"{failed.exc_value}\n".encode())
 
     def until_alone() -> None:
         os.read(alive, 1)
         os._exit(1)
 
+    threading.excepthook = to_log
     threading.Thread(target=until_alone, daemon=True).start()
 
 
@@ -141,8 +146,6 @@ def note(**facts: Any) -> None:
 
 
 def end(error: BaseException) -> NoReturn:
-    import click
-
     from glassformer.train.loop import InterruptedRunError
 
     code = 1
@@ -150,13 +153,11 @@ def end(error: BaseException) -> NoReturn:
         if isinstance(error, InterruptedRunError):  # it is for all
             shut_down()
         print(f"glassformer: {error}", file=sys.stderr)
-    elif isinstance(error, click.ClickException):
-        error.show(sys.stderr)
+    elif isinstance(error, typer.BadParameter):
+        print(f"glassformer: {error.format_message()}", file=sys.stderr)
         code = error.exit_code
     elif isinstance(error, KeyboardInterrupt):
         code = 130
-    elif isinstance(error, click.exceptions.Exit):
-        code = error.exit_code
     elif any(word in str(error) for word in OF_PEERS):
         code = LOST
         os.write(2, f"{error}\n".encode())
@@ -206,6 +207,8 @@ def why(code: int, log: str, hosts: str) -> str:
     if not fatal and code != LOST:
         if code >= 0:
             return ""
+        if "Failed to add port to server" in log:  # of which XLA sometimes crashes before it can say so
+            return cannot_listen(parse_hosts(hosts), signal.Signals(-code).name)
         last = "\n".join(["; the last that it wrote:", *lines[-SHOWN:]]) if lines else ""
         return f"the process that trains was ended by {signal.Signals(-code).name}{last}"
     if "joined" not in facts:

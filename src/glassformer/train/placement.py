@@ -16,6 +16,7 @@ from math import prod
 from typing import Any, get_args, get_type_hints
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
@@ -273,7 +274,7 @@ def put(leaf: Any, sharding: NamedSharding) -> jax.Array:
         return leaf
     if isinstance(leaf, jax.Array) and (sharding.is_fully_addressable or not leaf.is_fully_addressable):
         return jax.device_put(leaf, sharding)
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(put(jax.random.key_data(leaf), sharding), impl=jax.random.key_impl(leaf))
     here = np.asarray(leaf)
     return jax.make_array_from_callback(here.shape, sharding, lambda index: here[index])
