@@ -21,7 +21,7 @@ def small(precision: str) -> Recipe:
     return replace(recipe, model=replace(model, text=text, width=16, hidden=32, heads=2, depth=2))
 
 
-@pytest.mark.parametrize(("precision", "most"), [("float32", 2e-5), pytest.param("bf16", 0.02, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("precision", "most"), [("float32", 2e-5), pytest.param("bf16", 2e-3, marks=pytest.mark.slow)])
 def test_both_sides_have_the_same_losses(precision: str, most: float, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     recipe = small(precision)

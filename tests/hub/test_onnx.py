@@ -211,6 +211,8 @@ def test_every_preset_is_covered_or_refused_by_name(name: str) -> None:
     model: Any = preset(name).model
     if isinstance(model.input, Text):
         model = dataclasses.replace(model, text=WORDS)
+    if name.startswith("gpt2-"):  # the layers are what is looked for
+        model = dataclasses.replace(model, width=16, hidden=32, heads=2, depth=1)
     refused = {"t5-nano": r"no RelativeBias yet \(encoder\.bias\)", "lstm-nano": r"no LSTM yet \(reader\.cells\.0\)"}
     if name in refused:
         with pytest.raises(EngineError, match=refused[name]):

@@ -17,6 +17,7 @@ from glassformer.train.presets import preset, preset_names
 from glassformer.train.recipe import Recipe
 
 BAD = {"optimiser.lr": 0.001, "model.start": "zero", "training.epochs": 3, "training.batch": 12}
+SMALL = [name for name in preset_names() if not name.startswith("gpt2-")]  # the others need a large machine
 
 
 def names(recipe: Recipe) -> set[str]:
@@ -34,7 +35,7 @@ def test_every_suspect_changes_something(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "vit-pico" else pytest.param(name, marks=pytest.mark.slow) for name in preset_names()]
+    "name", [name if name == "vit-pico" else pytest.param(name, marks=pytest.mark.slow) for name in SMALL]
 )
 def test_every_suspect_can_run(name: str) -> None:
     check(diagnosis(preset(name), name))

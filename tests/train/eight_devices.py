@@ -21,11 +21,13 @@ from glassformer.models.images import Images
 from glassformer.predict.run import load
 from glassformer.shapes import Static
 from glassformer.train import fit, gradient
-from glassformer.train.jax_engine import JaxEngine, loss_of_batch
+from glassformer.train.jax_engine import JaxEngine, loss_of_batch, take_step
 from glassformer.train.limits import bytes_of
 from glassformer.train.mesh_report import mesh_report
 from glassformer.train.optimiser import Optimiser
+from glassformer.train.placement import parse_mesh
 from glassformer.train.recipe import Engine, Recipe, Training
+from glassformer.train.stream_engine import StreamEngine, crops
 from glassformer.train.tasks import Masked, NextToken
 from glassformer.train.tasks.masked import Rows
 from glassformer.train.tasks.next_token import Stream
@@ -197,6 +199,24 @@ def test_head_and_loss_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     reduced = [one for one in sent if one.kind == "all-reduce" and ("f32", table) in one.arrays]
     assert reduced
     assert not [one for one in reduced if "loss/while" in one.where]  # once, not for each piece
+
+
+@pytest.mark.parametrize("mesh", ["data=8", "data=4,model=2"])
+def test_every_device_reads_its_own_rows_of_a_step(mesh: str) -> None:
+    recipe = replace(recipe_of("gpt", mesh), training=Training(batch=BATCH, accumulate=2, steps=4, score_every=4))
+    engine = StreamEngine(recipe, samples("gpt"), (3,))
+    rows, whole = engine.rows(1000), crops(samples("gpt").ids, 3, 1000, 2 * BATCH, TOKENS + 1)
+    parts = parse_mesh(mesh)["data"]
+    for shard in rows.addressable_shards:
+        assert shard.data.shape == (2 * BATCH / parts, TOKENS + 1)
+        np.testing.assert_array_equal(shard.data, whole[shard.index])
+    state, epoch = engine.start(random_params(recipe.model)), engine.batches([], 1)
+    program = jax.jit(lambda *given: take_step(recipe, engine.optimiser, given[0], engine.of_step(*given[1:]), 0))
+    assert engine.placement is not None
+    with jax.set_mesh(engine.placement.mesh):
+        sent = collectives(program.lower(state, rows, epoch.keys, 0).compile().as_text() or "")
+    integers = [one for one in sent if one.arrays[0][0] != "f32"]
+    assert [(one.kind, one.arrays) for one in integers] == [("all-gather", (("s32", whole.shape),))]  # and no others
 
 
 def test_a_run_ends_with_whole_weights(tmp_path: Path) -> None:

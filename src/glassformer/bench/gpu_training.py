@@ -56,7 +56,7 @@ class Setting:
     context: int = 0  # likewise
     precision: str = "bf16"
     scan: bool = False  # ours: one compiled block for all
-    total: int = 1000  # updates that the schedule of the learning rate is made for
+    total: int = 0  # updates that the schedule of the learning rate is made for; 0: the preset's
     place: str = "gpu"  # where ours must be
 
     @property
@@ -65,15 +65,12 @@ class Setting:
         made = preset(self.preset)
         model: Any = made.model
         text = replace(model.text, vocabulary=VOCABULARY, context=self.context or model.text.context)
-        batch = self.batch or made.training.batch
+        batch, total = self.batch or made.training.batch, self.total or made.training.steps
         return replace(
             made,
             model=replace(model, text=text),
-            training=replace(
-                made.training, batch=batch, accumulate=1, steps=self.total, score_every=self.total, epochs=1
-            ),
+            training=replace(made.training, batch=batch, accumulate=1, steps=total, score_every=total, epochs=1),
             engine=replace(made.engine, precision=self.precision, scan=self.scan),  # pyright: ignore[reportArgumentType]
-            optimiser=replace(made.optimiser, schedule=replace(made.optimiser.schedule, warmup=0.1)),
         )
 
 

@@ -38,12 +38,18 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="go on with the run in this folder, or with its seeds")] = None,
     engine: Annotated[str, typer.Option(help="auto (the fastest that can), native, or jax")] = "",
     mesh: Annotated[
-        str, typer.Option(help="jax: how devices share the work, data=4,model=2 (axes: data, fsdp, model)")
+        str,
+        typer.Option(
+            help="jax: how devices share the work, data=4,model=2 (axes: data, fsdp, model), also with --resume"
+        ),
     ] = "",
     threads: Annotated[int | None, typer.Option(help="native: how many (default: one for each core)")] = None,
     rng: Annotated[str, typer.Option(help="threefry, or xorshift to repeat published runs")] = "",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="GPU: repeat to the bit")] = False,
     log: Annotated[list[str] | None, typer.Option(help="tell it to tensorboard, mlflow or wandb, too")] = None,
+    hosts: Annotated[
+        str, typer.Option(help="one run on several hosts: auto (SLURM, ...), or ADDRESS:PORT,COUNT,INDEX of this one")
+    ] = "",
     list_: Annotated[bool, typer.Option("--list", help="show the presets and stop")] = False,
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
@@ -52,8 +58,16 @@ def train(
 
     Example: `glassformer train vit-pico --data mnist --seeds 0-4`, `glassformer train --set model.depth=2 --epochs 10`,
     `glassformer train gpt-nano --data book.txt`, `glassformer train --from runs/bert-1 --task classify --tune lora`
+
+    Several hosts, each with the same command but its own number: `glassformer train gpt2-124m --data tokens
+    --mesh data=16 --hosts 10.0.0.1:1234,2,0` and `... --hosts 10.0.0.1:1234,2,1`; with SLURM `srun glassformer train
+    ... --hosts auto`
     """
+    from glassformer.cli.hosts import one_of, watch, watched
     from glassformer.cli.output import report
+
+    if hosts and not list_ and not watched():
+        raise typer.Exit(watch(hosts))
     from glassformer.cli.training_progress import TrainingProgress
     from glassformer.train import fit
     from glassformer.train.settings import with_changes
@@ -79,8 +93,17 @@ def train(
         "engine.deterministic": deterministic or None,
     }
     several = parse_seeds(seeds) if seeds else ()
-    with TrainingProgress() as drawn, closing(Trackers(drawn, log or [])) as progress:
-        signal.signal(signal.SIGINT, drawn.stop_soon)
+    if several and hosts:
+        raise typer.BadParameter(
+            "hosts train one run together; train the seeds one by one, --seed", param_hint="--seeds"
+        )
+    with (
+        one_of(hosts) as first,
+        TrainingProgress(quiet=not first) as drawn,
+        closing(Trackers(drawn, log or [] if first else [])) as progress,
+    ):
+        for number in (signal.SIGINT, signal.SIGTERM) if hosts else (signal.SIGINT,):
+            signal.signal(number, drawn.stop_soon)
         if resume:
             refuse(
                 {
@@ -92,10 +115,10 @@ def train(
                     "from": from_,
                     "task": task,
                     "tune": tune,
-                    **flags,
+                    **{name: value for name, value in flags.items() if name != "engine.mesh"},
                 }
             )
-            result = fit.resume(resume, progress)
+            result = fit.resume(resume, progress, mesh=mesh or None)
         else:
             if from_ and (preset or recipe):
                 raise typer.BadParameter("the run brings its recipe; name no other beside it", param_hint="--from")
@@ -108,7 +131,8 @@ def train(
                 seeds=several,
                 listener=progress,
             )
-    report(result, as_text(result), as_json=json)
+    if first:
+        report(result, as_text(result), as_json=json)
 
 
 def refuse(options: dict[str, Any]) -> None:

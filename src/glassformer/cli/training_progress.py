@@ -1,5 +1,6 @@
 """What a person sees while a model trains: the configuration, a bar, a line per epoch. All on stderr."""
 
+import signal
 import time
 from pathlib import Path
 from types import TracebackType
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from glassformer.cli.hosts import note
 from glassformer.train.loop import Listener
 
 if TYPE_CHECKING:
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 class TrainingProgress(Listener):
     """A listener that draws; on Ctrl-C it asks the loop to stop after the chunk under way."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False, quiet=quiet)
         self.bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(),
@@ -45,6 +47,7 @@ class TrainingProgress(Listener):
     def begins(self, folder: Path, recipe: "Recipe", data: "Dataset", seeds: tuple[int, ...]) -> None:
         training, optimiser = recipe.training, recipe.optimiser
         self.hear_of(recipe)
+        note(run=str(folder))
         seed = f"seeds {', '.join(map(str, seeds))}" if seeds else f"seed {training.seed}"
         times = f" x {training.accumulate}" if training.accumulate > 1 else ""
         self.console.print(
@@ -62,6 +65,7 @@ class TrainingProgress(Listener):
 
     def resumes(self, folder: Path, recipe: "Recipe") -> None:
         self.hear_of(recipe)
+        note(run=str(folder))
         self.console.print(f"going on with {folder}")
 
     def notice(self, text: str) -> None:
@@ -89,9 +93,11 @@ class TrainingProgress(Listener):
         share = f"{100 * accuracy:.2f} %"
         return f"loss {loss:.4f}, {share}" if self.by_loss and loss is not None else share
 
-    def stop_soon(self, *_: Any) -> None:
+    def stop_soon(self, number: int = signal.SIGINT, *_: Any) -> None:
         if self.stopping:
-            raise KeyboardInterrupt
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return  # schedulers may send their signal to several processes
         self.stopping = True
         self.console.print("stopping after this chunk; press Ctrl-C again to stop at once")
 

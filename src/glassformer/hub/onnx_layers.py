@@ -159,6 +159,7 @@ def gated_feed_forward(graph: Graph, node: Node, x: str) -> str:
 
 
 @register.onnx(layers.Attention)
+@register.onnx(layers.FusedAttention)
 @register.onnx(layers.BlockwiseAttention)
 @register.onnx(layers.BandedAttention)
 def attention(graph: Graph, node: Node, x: Any) -> str:
@@ -169,7 +170,7 @@ def attention(graph: Graph, node: Node, x: Any) -> str:
 
 def attend(graph: Graph, node: Any, q: str, k: str, v: str, bias: Any = None) -> str:
     """z of heads that lie in the batch; k is transposed."""
-    scale = graph.constant(node.layer.scale_for(node.x.q), "scale")
+    scale = graph.constant(node.layer.plain.scale_for(node.x.q), "scale")
     scores = graph.op("Mul", graph.op("MatMul", q, k), scale, name="scores")
     if bias is not None:
         scores = graph.op("Add", scores, bias)

@@ -7,7 +7,7 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import CheckpointError, FileError
 from glassformer.hub.format import Imported
 from glassformer.train.recipe import Recipe
-from glassformer.train.run_folder import RECIPE, SEEDS, STATE, TOKENISER, WEIGHTS, RunFolder
+from glassformer.train.run_folder import RECIPE, SEEDS, STATE, STATES, TOKENISER, WEIGHTS, RunFolder
 from glassformer.train.tasks import TASKS
 from glassformer.train.weights import load_arrays
 
@@ -36,7 +36,7 @@ def write_adapted_run(path: Path, recipe: Recipe, params: Any, classes: tuple[st
 
 
 def must_be_free(path: Path) -> None:
-    for name in RECIPE, SEEDS, STATE, WEIGHTS:
+    for name in RECIPE, SEEDS, STATE, STATES, WEIGHTS:
         if (path / name).exists() and not (name == WEIGHTS and was_killed(path / name)):
             raise FileError(f"{path}: holds {name} already; choose another folder with --out, or remove it")
 

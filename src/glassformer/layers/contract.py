@@ -50,6 +50,15 @@ def decayed(params: Any) -> Any:
     return none._replace(**{name: getattr(every, name) for name in declared})
 
 
+def narrowed(params: Any, dtype: Any) -> Any:
+    """Params in a narrow type, but for those that a layer declares `wide`."""
+    if params is None or jax.tree_util.all_leaves([params]):
+        return None if params is None else params.astype(dtype)
+    inner = jax.tree.map(lambda part: narrowed(part, dtype), params, is_leaf=lambda node: node is not params)
+    declared = getattr(params, "wide", ())
+    return inner._replace(**{name: getattr(params, name) for name in declared}) if declared else inner
+
+
 def keywords(layer: Layer) -> dict[str, inspect.Parameter]:
     """What `layer.forward` takes besides params and x: masks, labels, keys."""
     given = inspect.signature(described(layer).forward).parameters.values()

@@ -21,6 +21,7 @@ from glassformer.shapes import Array, Float, Key
 
 class Params(NamedTuple):
     gain: Float[Array, "C"]
+    wide = ("gain",)  # as in layer_norm.py
 
 
 class Cache(NamedTuple):

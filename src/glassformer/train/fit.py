@@ -7,20 +7,25 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
+import glassformer
 from glassformer.data import Dataset
+from glassformer.data.dataset import digest
 from glassformer.data.texts import Texts
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.files import made
+from glassformer.train import hosts
 from glassformer.train.engines import choose, settled
 from glassformer.train.loop import Listener, Loop, split, with_seed
 from glassformer.train.presets import preset, recipe_file
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import encoded, from_arrays, lasting_name, load_for, resolved
-from glassformer.train.run_folder import RunFolder
-from glassformer.train.settings import with_change
+from glassformer.train.run_folder import RunFolder, run_folder
+from glassformer.train.settings import to_plain, with_change
 from glassformer.train.tasks import Task
+from glassformer.train.trackers import flat
 from glassformer.train.warm_start import recipe_from, tokeniser_from
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -52,8 +57,8 @@ def run_recipe(
     named, listener = chosen(0), listener or Listener()
     data_set = as_dataset(data or named.data, named, tokeniser_from(start) if start else None)
     whole = chosen(len(data_set.train[0]))  # a preset may have other settings where there are many images
-    ready = resolved(with_change(whole, "data", lasting_name(data_set.name), "data"), data_set)
-    with nullcontext(Path(out)) if out else new_folder(name_of(recipe, start, ready)) as folder:
+    ready = on_all_hosts(resolved(with_change(whole, "data", lasting_name(data_set.name), "data"), data_set))
+    with nullcontext(Path(out)) if out else shared_folder(name_of(recipe, start, ready)) as folder:
         listener.begins(folder, ready, data_set, seeds)
         if seeds:
             return train_many(ready, data_set, folder, seeds, listener)
@@ -74,22 +79,28 @@ def name_of(recipe: str | Path | Recipe, start: str | Path, ready: Recipe) -> st
 
 def train(recipe: Recipe, data: Dataset, path: Path, listener: Listener) -> dict[str, Any]:
     """One run from the beginning; its result."""
-    with RunFolder(path).locked():
-        loop = Loop(recipe, data, RunFolder(path), listener)
+    folder = run_folder(path)
+    hosts_must_agree(recipe, data, path)
+    with folder.locked():
+        loop = Loop(recipe, data, folder, listener)
         loop.begin()
         return finish(loop)
 
 
-def resume(path: str | Path, listener: Listener | None = None, data: Data = "") -> dict[str, Any]:
+def resume(
+    path: str | Path, listener: Listener | None = None, data: Data = "", mesh: str | None = None
+) -> dict[str, Any]:
     """The run in a folder, or those of several seeds, from where they stand to their end; the result.
 
-    `data` as for `fit`; nothing: the run's.
+    `data` as for `fit`; nothing: the run's. `mesh`: other devices than those it was trained on; None: as before.
     """
-    folder, listener = RunFolder(Path(path)), listener or Listener()
+    folder, listener = run_folder(Path(path)), listener or Listener()
     recipe, seeds = folder.recipe_and_seeds()
+    recipe = on_all_hosts(with_all(recipe, {"engine.mesh": mesh}))
     listener.resumes(folder.path, recipe)
     with folder.locked():
         data_set = as_dataset(data or recipe.data, recipe, folder.tokeniser())
+        hosts_must_agree(recipe, data_set, folder.path)
         if not folder.has_begun:
             listener.notice(f"{folder.path}: it was stopped before its first state was saved, and starts over")
         if seeds:
@@ -97,9 +108,28 @@ def resume(path: str | Path, listener: Listener | None = None, data: Data = "") 
         return finish(begun(Loop(recipe, data_set, folder, listener)))
 
 
+def on_all_hosts(recipe: Recipe) -> Recipe:
+    """Several hosts share the batch, where no mesh says otherwise."""
+    needs_mesh = hosts.count() > 1 and not recipe.engine.mesh
+    return with_all(recipe, {"engine.mesh": f"data={len(jax.devices())}"}) if needs_mesh else recipe
+
+
+def hosts_must_agree(recipe: Recipe, data: Dataset, path: Path) -> None:
+    if hosts.count() > 1:
+        release, digest_of_data = glassformer.__version__, digest(data.train)
+        hosts.must_agree(
+            {
+                "the release": release,
+                "--out": str(path),
+                **flat(to_plain(recipe)),
+                "the digest of the data": digest_of_data,
+            }
+        )
+
+
 def begun(loop: Loop) -> Loop:
     """From the saved state; from the beginning where none was saved."""
-    if loop.folder.has_begun:
+    if hosts.of_first(lambda: loop.folder.has_begun):
         loop.resume()
     else:
         loop.begin()
@@ -184,6 +214,13 @@ def as_dataset(data: Data, recipe: Recipe, tokeniser: Tokeniser | None = None) -
     if isinstance(data, Dataset):
         return data
     return from_arrays(recipe, data)
+
+
+@contextmanager
+def shared_folder(name: str) -> Iterator[Path]:
+    """A new folder of the first host; the others know it by its name."""
+    with ExitStack() as stack:
+        yield Path(hosts.of_first(lambda: str(stack.enter_context(new_folder(name)))))
 
 
 @contextmanager

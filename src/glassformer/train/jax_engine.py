@@ -19,7 +19,7 @@ import optax
 from jax import lax
 
 from glassformer.errors import SettingError
-from glassformer.layers.contract import param_shapes
+from glassformer.layers.contract import narrowed, param_shapes
 from glassformer.models.stack import stacked
 from glassformer.train.augment import Augment, Draws, augmented, corners_of, draw
 from glassformer.train.gradient import loss_and_gradient
@@ -260,7 +260,7 @@ def loss_of_batch(recipe: Recipe, params: Any, batches: Batches, i: Any) -> tupl
     key_draw, key_model = keys_of_step(batches.key, i)
     batch = recipe.task.drawn(batches.samples, chosen, key_draw)
     narrow = jnp.bfloat16 if recipe.engine.precision == "bf16" else None
-    weights, params = label_weights(batch, here), in_precision(params, narrow)
+    weights, params = label_weights(batch, here), narrowed(params, narrow) if narrow else params
     x = augmented(key_draw, batch.x, recipe.training.augment, recipe.training.shift)
     given = x, batch.labels, weights, batch.keywords
     if placement is not None:

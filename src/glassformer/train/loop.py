@@ -21,13 +21,15 @@ from glassformer.layers.attend import Attend
 from glassformer.layers.contract import param_shapes
 from glassformer.models.stack import unstacked
 from glassformer.structure import structure
+from glassformer.train import hosts
 from glassformer.train.engines import Engine, choose, jax_engine, settled
 from glassformer.train.jax_engine import State
 from glassformer.train.limits import bytes_of
-from glassformer.train.nan_report import all_finite, explain, finite_runs
+from glassformer.train.nan_report import all_finite, explain, finite_on_device, finite_runs
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
-from glassformer.train.run_folder import Progress, Row, RunFolder
+from glassformer.train.run_folder import RECIPE, STATE, Progress, Row, RunFolder, progress_of
+from glassformer.train.sharded_state import STATES, ShardedStates, of_json, steps_of, to_json
 from glassformer.train.warm_start import warm_start
 
 CHUNK_SECONDS = 0.5  # how long a chunk should take: progress shows, and Ctrl-C is heard
@@ -145,6 +147,7 @@ class Loop(Trainer):
         self.steps_at_once = 8  # of a chunk; found out while running
         self.saved = time.monotonic()
         self.writer = Writer()
+        self.states: ShardedStates | None = None  # of a run on a mesh, from its beginning on
 
     @property
     def is_large(self) -> bool:
@@ -152,18 +155,30 @@ class Loop(Trainer):
 
     def begin(self) -> None:
         self.start()  # first: it may refuse the recipe
+        self.open_states()
         for recipe, folder in zip(self.recipes, self.folders, strict=True):
             folder.create(recipe)
             if self.data.tokeniser is not None:
                 folder.save_tokeniser(self.data.tokeniser)
+        hosts.must_see(self.folders[0].path / RECIPE)
         self.save(self.active)
+
+    def open_states(self) -> None:
+        if self.recipes[0].engine.mesh:
+            self.states = ShardedStates(self.folder.path)
 
     def resume(self) -> None:
         init = self.recipes[0].network.init
         like = jax.eval_shape(
             lambda key: self.engine.start(stacked([init(key)] * len(self.folders))), jax.random.key(0)
         )
-        state, random_states, progress = self.folder.load_states(unstacked(like), len(self.folders))
+        self.open_states()
+        of_one_device = (self.folder.path / STATE).exists() or not steps_of(self.folder.path)
+        if of_one_device:  # where there are both, it is the later one
+            state, random_states, progress = self.folder.load_states(unstacked(like), len(self.folders))
+            self.state = self.engine.place(state)
+        else:
+            random_states, progress = self.load_sharded(like)
         if progress[0].data_digest not in ("", self.progress[0].data_digest):
             raise CheckpointError(
                 f"{self.folder.path}: the training data of {self.recipes[0].data} is not what the run was "
@@ -180,9 +195,29 @@ class Loop(Trainer):
         self.seconds = last.seconds * len(self.folders)
         for order, random_state in zip(self.orders, random_states, strict=True):
             order.restore(random_state)
-        self.state = self.engine.place(state)
+        if self.states and of_one_device:
+            self.save(self.active)
+            self.states.wait()
+            self.folder.remove_state()
+        elif self.epoch and not self.step and not of_one_device and progress[0].best_epoch == self.epoch:
+            self.keep(0)  # it may have been killed while these weights were written
         if self.folders[1:]:  # killed between the state of all and those of each
             self.save([i for i, one in enumerate(progress) if (one.epoch, one.step) == (last.epoch, last.step)])
+
+    def load_sharded(self, like: State) -> tuple[list[dict[str, np.ndarray]], list[Progress]]:
+        """A state that was saved on a mesh, onto this one or onto one device."""
+        placement, path = self.recipes[0].placement, self.folder.path / STATES
+        here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        shardings = jax.tree.map(lambda _: here, like) if placement is None else placement.shardings(like)
+        placed = jax.tree.map(
+            lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), like, shardings
+        )
+        self.state, about = (self.states or ShardedStates(self.folder.path)).load(placed, self.listener.notice)
+        if not finite_on_device(self.state.params):
+            raise CheckpointError(
+                f"{path}: holds weights that are not finite (NaN or infinite); bring back a good copy"
+            )
+        return [of_json(about.get("order"), path)], [progress_of(about.get("progress"), path)]
 
     @property
     def done(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -195,7 +230,7 @@ class Loop(Trainer):
 
     def run_chunk(self, batches: Any) -> None:
         first, epoch, batch = self.step, self.epoch + 1, self.recipes[0].training.samples_of_update
-        again = not self.recipes[1:] and not self.is_large
+        again = not self.recipes[1:] and not self.is_large and hosts.count() == 1
         before = jax.tree.map(lambda leaf: leaf.copy(), self.state) if again else None  # it is given away
         start = time.monotonic()
         block = self.engine.block  # it is left at the same steps by a run that is interrupted and by one that is not
@@ -217,12 +252,15 @@ class Loop(Trainer):
         mean = float(self.loss_sum.mean()) / min(self.step * batch, self.engine.count)
         speed = len(self.folders) * counts.sum() / max(seconds, 1e-9)
         self.listener.chunk(epoch, self.step, self.engine.steps, mean, speed)
+        asked = self.listener.interrupted(), time.monotonic() - self.saved > SAVE_SECONDS, self.steps_at_once
+        stops, saves, steps = hosts.of_all(asked).T  # all hosts do the same, and the first one looks at the clock
+        self.steps_at_once = int(steps[0])
         if self.step < self.engine.steps:
-            if self.listener.interrupted():
+            if stops.any():
                 self.save(self.active)
-                self.writer.wait()
+                self.wait()
                 raise InterruptedRunError(f"stopped in epoch {epoch} and saved; {self.how_to_go_on}")
-            if time.monotonic() - self.saved > SAVE_SECONDS:
+            if saves[0]:
                 self.save(self.active)
 
     def is_not_finite(self, i: int, good: int) -> str:
@@ -273,17 +311,20 @@ class Loop(Trainer):
         for i in active:
             self.progress[i] = after_epoch(recipe, self.progress[i], row(lambda values, i=i: values[i], share))
             if self.progress[i].best_epoch == self.epoch:  # before the state: killed in between, the epoch is repeated
-                averaged = self.progress[i].best.keeps_average(by_loss=recipe.task.by_loss)
-                kept = jax.device_get(self.one(self.state.ema if averaged else params, i))
-                self.write(self.folders[i].save_tuned, self.recipes[i], kept, self.data.classes, self.epoch)
+                self.keep(i)
         self.save(active)
         self.listener.epoch(mean)
-        if self.listener.interrupted() and not self.done:
-            self.writer.wait()
+        if hosts.of_all(self.listener.interrupted()).any() and not self.done:
+            self.wait()
             raise InterruptedRunError(f"stopped after epoch {self.epoch} and saved; {self.how_to_go_on}")
 
+    def keep(self, i: int) -> None:
+        """The weights of a run as its model."""
+        averaged = self.progress[i].best.keeps_average(by_loss=self.recipes[i].task.by_loss)
+        kept = hosts.whole(self.one(self.state.ema if averaged else self.state.params, i))
+        self.write(self.folders[i].save_tuned, self.recipes[i], kept, self.data.classes, self.epoch)
+
     def save(self, runs: list[int]) -> None:
-        here = jax.device_get(self.state)  # once for all runs, not leaf by leaf
         for i in runs:
             self.progress[i] = dataclasses.replace(
                 self.progress[i],
@@ -292,11 +333,28 @@ class Loop(Trainer):
                 seconds=self.seconds / len(self.folders),
             )
         orders = [order.state() for order in self.orders]
+        self.saved = time.monotonic()
+        if self.states:
+            self.save_sharded(self.states, orders[0])
+            return
+        here = jax.device_get(self.state)  # once for all runs, not leaf by leaf
         if self.folders[1:]:  # first, and in one file: they go on together, from the same step
             self.folder.save_states(here, orders, self.progress)
         for i in runs:
             self.write(self.folders[i].save_state, self.one(here, i), orders[i], self.progress[i])
-        self.saved = time.monotonic()
+
+    def save_sharded(self, states: ShardedStates, order: dict[str, np.ndarray]) -> None:
+        if self.step:  # at the end of an epoch the weights to keep are in the state, too
+            self.writer.wait()
+        self.folder.save_log(self.progress[0].rows)
+        about = {"progress": dataclasses.asdict(self.progress[0]), "order": to_json(order)}
+        states.save(self.epoch * self.engine.steps + self.step, self.state, about)
+
+    def wait(self) -> None:
+        """Until all is written."""
+        self.writer.wait()
+        if self.states:
+            self.states.wait()
 
     def write(self, save: Callable[..., None], *content: Any) -> None:
         """Now; of what is large, while training goes on."""
@@ -308,7 +366,7 @@ class Loop(Trainer):
     def finish(self) -> list[dict[str, Any]]:
         """To the end: the result of each run."""
         self.run()
-        self.writer.wait()
+        self.wait()
         runs = zip(self.recipes, self.progress, self.folders, strict=True)
         results = [result(*run, self.engine) for run in runs]
         for folder, outcome in zip(self.folders, results, strict=True):

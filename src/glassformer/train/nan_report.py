@@ -14,8 +14,8 @@ from glassformer.train.jax_engine import State, loss_of_batch
 
 
 def all_finite(params: Any) -> bool:
-    """On an accelerator its weights stay there."""
-    if jax.default_backend() == "cpu":
+    """On an accelerator its weights stay there, and so do those of several hosts."""
+    if jax.default_backend() == "cpu" and jax.process_count() == 1:
         return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
     return bool(finite_on_device(params))
 

@@ -187,6 +187,16 @@ class Placement:
         """On every device."""
         return jax.tree.map(lambda leaf: put(leaf, self.sharding(P())), tree)
 
+    def from_rows(self, shape: tuple[int, ...], read: Callable[[slice], np.ndarray]) -> jax.Array:
+        """An array whose first axis is split as a batch is; every host reads only the rows of its devices."""
+        splits = self.batch_axes and shape[0] % self.batch_parts == 0
+        sharding = self.sharding(P(self.batch_axes) if splits else P())
+        return jax.make_array_from_callback(shape, sharding, lambda index: read(index[0] if index else slice(None)))
+
+    def everywhere(self, leaf: Any) -> Any:
+        """Inside a compiled program: whole on every device."""
+        return lax.with_sharding_constraint(leaf, self.sharding(P()))
+
     def split(self, tree: Any) -> Any:
         """Inside a compiled program: arrays of which the first axis is the batch, split over it."""
 
@@ -263,6 +273,8 @@ def put(leaf: Any, sharding: NamedSharding) -> jax.Array:
         return leaf
     if isinstance(leaf, jax.Array) and (sharding.is_fully_addressable or not leaf.is_fully_addressable):
         return jax.device_put(leaf, sharding)
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(put(jax.random.key_data(leaf), sharding), impl=jax.random.key_impl(leaf))
     here = np.asarray(leaf)
     return jax.make_array_from_callback(here.shape, sharding, lambda index: here[index])
 

@@ -4,6 +4,7 @@ recipe.toml         fully resolved: enough to repeat the run
 model.safetensors   the best weights by validation (the last, where nothing is held out), averaged if they are no worse
 adapter.safetensors of a run tuned by lora: what it added to the weights that it started from, and the task's head
 state.safetensors   where training stands: weights, optimiser, random state, epoch, step: resume is exact
+state/              the same of a run on a mesh of devices (train/sharded_state.py)
 tokenizer.json      of a run on texts: its symbols
 log.csv             epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss; of averaged weights ema_…
 metrics.json        the result
@@ -16,6 +17,7 @@ all, a state.safetensors of all.
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,10 +32,12 @@ from glassformer.layers.contract import param_shapes
 from glassformer.models.stack import unstacked
 from glassformer.names import named_leaves
 from glassformer.reading import read_toml
+from glassformer.train import hosts
 from glassformer.train.curves import curves
 from glassformer.train.jax_engine import State
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain, must_survive, to_plain, to_toml
+from glassformer.train.sharded_state import STATES, steps_of
 from glassformer.train.tune import LowRank
 from glassformer.train.weights import FORMAT, fill, load_arrays, must_be_finite, refuse_newer, save_arrays
 
@@ -111,6 +115,12 @@ class RunFolder:
         """Whether a process is training this run now; one that was killed is not."""
         return is_locked(self.path)
 
+    def write(self, name: str, content: bytes | str) -> None:
+        write_whole(self.path / name, content)
+
+    def save(self, name: str, arrays: dict[str, Any], about: dict[str, Any]) -> None:
+        save_arrays(self.path / name, arrays, about)
+
     def of_seed(self, seed: int) -> "RunFolder":
         return RunFolder(self.path / f"seed-{seed}")
 
@@ -126,7 +136,7 @@ class RunFolder:
         must_survive(recipe)
         head = {"format": FORMAT, "seeds": list(seeds)} if seeds else {"format": FORMAT}
         name, other = (SEEDS, RECIPE) if seeds else (RECIPE, SEEDS)
-        write_whole(self.path / name, to_toml({**head, **to_plain(recipe)}))
+        self.write(name, to_toml({**head, **to_plain(recipe)}))
         (self.path / other).unlink(missing_ok=True)  # of a run that was killed before it began
 
     def remove_seeds_if_refused(self) -> None:
@@ -158,7 +168,7 @@ class RunFolder:
         return from_plain(Recipe, plain), tuple(seeds)
 
     def save_tokeniser(self, tokeniser: Tokeniser) -> None:
-        write_whole(self.path / TOKENISER, tokeniser.to_json())
+        self.write(TOKENISER, tokeniser.to_json())
 
     def tokeniser(self) -> Tokeniser | None:
         """None where the run reads no texts."""
@@ -168,20 +178,20 @@ class RunFolder:
     def save_model(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
         engine = replace(recipe.engine, threads=0)  # any number gives the same file
         about = {"config": to_plain(replace(recipe, engine=engine)), "classes": classes, "epoch": epoch}
-        save_arrays(self.path / WEIGHTS, named_leaves(params), about)
+        self.save(WEIGHTS, named_leaves(params), about)
 
     def save_tuned(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
         """As trained: the model's weights with what was learned merged in; an adapter also alone."""
         params = unstacked(params)
         if isinstance(recipe.tune, LowRank):
             adapter = recipe.tune.adapter(recipe.model, params)
-            save_arrays(self.path / ADAPTER, adapter, {"tune": to_plain(recipe.tune), "epoch": epoch})
+            self.save(ADAPTER, adapter, {"tune": to_plain(recipe.tune), "epoch": epoch})
         self.save_model(recipe, recipe.merged(params), classes, epoch)
 
     def load_model(self, recipe: Recipe) -> tuple[Any, tuple[str, ...]]:
         """The kept weights, and the names of the classes."""
         path = self.path / WEIGHTS
-        if not path.exists() and (self.path / STATE).exists():
+        if not path.exists() and self.has_begun:
             raise CheckpointError(
                 f"{path}: there is no such file; weights come with the end of the first epoch: go on with "
                 f"--resume {self.path}"
@@ -198,12 +208,17 @@ class RunFolder:
     def has_begun(self) -> bool:
         """False: training was killed before its first state was there, and nothing is lost if it starts over."""
         files = self.path / STATE, self.path / WEIGHTS, *self.path.glob(f"seed-*/{STATE}")
-        return any(file.exists() for file in files)
+        return any(file.exists() for file in files) or bool(steps_of(self.path))
 
     def save_state(self, state: State, order: dict[str, np.ndarray], progress: Progress) -> None:
         self.save_log(progress.rows)  # before the state, which alone says where the run stands
         arrays = named_leaves({"state": unstacked(state), "order": order})
-        save_arrays(self.path / STATE, arrays, {"progress": asdict(progress)})
+        self.save(STATE, arrays, {"progress": asdict(progress)})
+        shutil.rmtree(self.path / STATES, ignore_errors=True)  # it went on without a mesh
+
+    def remove_state(self) -> None:
+        """It goes on on a mesh, where its states are others."""
+        (self.path / STATE).unlink(missing_ok=True)
 
     def load_state(self, like: State) -> tuple[State, dict[str, np.ndarray], Progress]:
         state, (order,), (progress,) = self.load_states(like, 1)
@@ -212,7 +227,7 @@ class RunFolder:
     def save_states(self, state: State, orders: list[dict[str, np.ndarray]], progress: list[Progress]) -> None:
         """Of several runs that one program trains: each array has a leading axis of runs."""
         arrays = named_leaves({"state": state, "order": {str(i): order for i, order in enumerate(orders)}})
-        save_arrays(self.path / STATE, arrays, {"progress": [asdict(one) for one in progress]})
+        self.save(STATE, arrays, {"progress": [asdict(one) for one in progress]})
 
     def load_states(self, like: State, runs: int) -> tuple[State, list[dict[str, np.ndarray]], list[Progress]]:
         """Of one run or of several."""
@@ -238,13 +253,37 @@ class RunFolder:
                 scores = in_percent(row.ema_test_accuracy, row.ema_val_accuracy)
                 line += f",{scores},{in_nats(row.ema_test_loss, row.ema_val_loss)}"
             lines.append(line)
-        write_whole(self.path / "log.csv", "\n".join(lines) + "\n")
+        self.write("log.csv", "\n".join(lines) + "\n")
 
     def save_curves(self, rows: tuple[Row, ...]) -> None:
-        write_whole(self.path / "curves.png", curves(rows))
+        self.write("curves.png", curves(rows))
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
-        write_whole(self.path / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+        self.write("metrics.json", json.dumps(metrics, indent=2) + "\n")
+
+
+class OthersFolder(RunFolder):
+    """A run folder as all hosts but the first have it: they read it, and the first one writes."""
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        yield
+
+    def create(self, recipe: Recipe, seeds: tuple[int, ...] = ()) -> None:
+        pass
+
+    def remove_state(self) -> None:
+        pass
+
+    def write(self, name: str, content: bytes | str) -> None:
+        pass
+
+    def save(self, name: str, arrays: dict[str, Any], about: dict[str, Any]) -> None:
+        pass
+
+
+def run_folder(path: Path) -> RunFolder:
+    return RunFolder(path) if hosts.is_first() else OthersFolder(path)
 
 
 def in_percent(*scores: float | None) -> str:

@@ -55,7 +55,11 @@ def tally(recipe: "Recipe", params: Any, samples: Any, chosen: Integer[Array, "B
 def score_in_parts(count_up: Callable[..., Any], task: Task, params: Any, samples: Any) -> Score:
     """The score of all samples; `count_up` is `tally` of a recipe, compiled."""
     resident = jax.tree.map(jnp.asarray, samples)
-    parts = [count_up(params, resident, chosen, here) for chosen, here in parts_of(task, resident)]
+    parts = []
+    for chosen, here in parts_of(task, resident):
+        parts.append(count_up(params, resident, chosen, here))
+        if jax.process_count() > 1:  # programs that do not wait for each other may meet other hosts in another order
+            jax.block_until_ready(parts[-1])
     count = task.count(samples)
     if task.together:
         return score_together(task, np.concatenate(parts, axis=-2)[..., :count, :], samples)

@@ -51,10 +51,12 @@ class StreamEngine(JaxEngine):
 
     def rows(self, step: int) -> Any:
         """The crops of a step, (B, T + 1); of several seeds, one such array for each."""
-        rows = [
-            crops(self.stream, seed, step, self.recipe.training.samples_of_update, self.length) for seed in self.seeds
-        ]
-        return self.whole(np.stack(rows) if rows[1:] else rows[0])
+        count = self.recipe.training.samples_of_update
+        if self.placement is not None:  # every host reads its own
+            shape = count, self.length
+            return self.placement.from_rows(shape, lambda rows: crops(self.stream, self.seeds[0], step, *shape, rows))
+        rows = [crops(self.stream, seed, step, count, self.length) for seed in self.seeds]
+        return jnp.asarray(np.stack(rows) if rows[1:] else rows[0])
 
     def for_jax(self, batches: Any, step: int) -> tuple[Batches, range]:
         of_step = self.of_step(self.rows(batches.first + step), batches.keys, step)
@@ -65,13 +67,20 @@ class StreamEngine(JaxEngine):
         training = self.recipe.training
         shape = training.accumulate, training.batch
         order = jnp.arange(training.samples_of_update).reshape(shape)
+        if self.placement is not None:  # 4 bytes a token, gathered once; what is made of them is split
+            rows = self.placement.everywhere(rows)
         return Batches(self.samples._replace(ids=rows), order, jnp.ones(shape), jax.random.fold_in(key, i))
 
 
-def crops(stream: TokenStream | np.ndarray, seed: int, step: int, count: int, length: int) -> np.ndarray:
-    """`count` windows that begin anywhere, int32 (count, length): always the same for a seed and a step."""
+def crops(
+    stream: TokenStream | np.ndarray, seed: int, step: int, count: int, length: int, rows: slice = slice(None)
+) -> np.ndarray:
+    """`count` windows that begin anywhere, int32 (count, length): always the same for a seed and a step.
+
+    Where the windows begin is drawn for all of them, and only `rows` of them are read: those of one host.
+    """
     drawn = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, step]))
-    starts = drawn.integers(0, len(stream) - length + 1, count)
+    starts = drawn.integers(0, len(stream) - length + 1, count)[rows]
     if isinstance(stream, TokenStream):
         return stream.crops(starts, length)
     return np.stack([stream[start : start + length] for start in starts])

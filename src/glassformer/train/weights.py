@@ -63,7 +63,11 @@ def refuse_newer(version: Any, where: str | Path) -> None:
 
 def fill(tree: Any, arrays: dict[str, np.ndarray], where: Path) -> Any:
     """The tree with its leaves taken from `arrays`; each must be there, with the right shape."""
-    expected = named_leaves(tree)
+    must_match(named_leaves(tree), arrays, where)
+    return with_leaves(tree, {name: np.asarray(array) for name, array in arrays.items()})
+
+
+def must_match(expected: Mapping[str, Any], arrays: Mapping[str, Any], where: Path) -> None:
     for name in arrays:
         if name not in expected:
             raise CheckpointError(f"{where}: holds {name!r}, which this model does not have{nearest(name, expected)}")
@@ -74,4 +78,3 @@ def fill(tree: Any, arrays: dict[str, np.ndarray], where: Path) -> Any:
             raise CheckpointError(f"{where}: {name!r} has shape {arrays[name].shape}, the model expects {leaf.shape}")
         if arrays[name].dtype != leaf.dtype:
             raise CheckpointError(f"{where}: {name!r} is {arrays[name].dtype}, the model expects {leaf.dtype}")
-    return with_leaves(tree, {name: np.asarray(array) for name, array in arrays.items()})

@@ -29,7 +29,7 @@ from glassformer.train.run_folder import TOKENISER, Row, RunFolder
 COMES_ALONG = "-"  # the name of the model that comes with the package
 MOST = 1000  # runs in the list
 FINISHED, TRAINING, STOPPED, BROKEN = "finished", "training", "stopped", "broken"
-WEIGHTS, STATE = "model.safetensors", "state.safetensors"
+WEIGHTS, STATE, STATES = "model.safetensors", "state.safetensors", "state"
 FILES = ("recipe.toml", WEIGHTS, STATE, "log.csv", "metrics.json")
 MOST_WEIGHTS = 8 << 30  # bytes: GPT-2 XL in float32 takes six
 MOST_HEAD = 16 << 20  # bytes of a weights file before its arrays: their names and shapes
@@ -125,7 +125,8 @@ def row_of(line: dict[str, str]) -> dict[str, Any]:
 
 def is_finished(path: Path) -> bool:
     """A run that came from elsewhere has weights, and never had a state."""
-    return (path / "metrics.json").is_file() or ((path / WEIGHTS).is_file() and not (path / STATE).exists())
+    has_state = (path / STATE).exists() or (path / STATES).exists()
+    return (path / "metrics.json").is_file() or ((path / WEIGHTS).is_file() and not has_state)
 
 
 def unfinished_state(path: Path) -> str:
