@@ -31,12 +31,12 @@ class GELU:
 
     def forward(self, params: None, x: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
         x = tag("x", x)
-        y = tag("y", (x * normal_cdf(wide(x))).astype(x.dtype))
+        y = tag("y", (x * normal_cdf(wide(x))).astype(jnp.result_type(x)))
         return y, Cache(x=x)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
         dy = tag("dy", dy)
-        narrow, dy = dy.dtype, wide(dy)
+        narrow, dy = jnp.result_type(dy), wide(dy)
         x, root = wide(cache.x), as_stored(jnp.asarray(ROOT, dy.dtype), narrow)
         # y = x * cdf(x): x by itself, and x inside cdf
         pdf = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)

@@ -32,12 +32,12 @@ class GELUTanh:
     def forward(self, params: None, x: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], Cache]:
         x = tag("x", x)
         gate = tag("gate", gate_of(wide(x)))
-        y = tag("y", (wide(x) * gate).astype(x.dtype))
+        y = tag("y", (wide(x) * gate).astype(jnp.result_type(x)))
         return y, Cache(x=x, gate=None if is_narrow(x.dtype) else gate)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B"]) -> tuple[Float[Array, "*B"], None]:
         dy = tag("dy", dy)
-        narrow, dy = dy.dtype, wide(dy)
+        narrow, dy = jnp.result_type(dy), wide(dy)
         x, outer = wide(cache.x), as_stored(jnp.asarray(OUTER, dy.dtype), narrow)
         gate = gate_of(x, outer) if cache.gate is None else cache.gate
         # y = x * gate

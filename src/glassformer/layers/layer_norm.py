@@ -44,7 +44,7 @@ class LayerNorm:
 
     def forward(self, params: Params, x: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Cache]:
         expect("layer norm", "width of the input", x.shape[-1], self.width)
-        narrow, x = x.dtype, wide(x)
+        narrow, x = jnp.result_type(x), wide(x)
         centred = x - as_stored(jnp.mean(x, axis=-1, keepdims=True), narrow)
         std_inv = lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + self.eps)
         std_inv = tag("std_inv", as_stored(std_inv, narrow))
@@ -54,7 +54,7 @@ class LayerNorm:
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Params]:
         dy = tag("dy", dy)
-        narrow, dy = dy.dtype, wide(dy)
+        narrow, dy = jnp.result_type(dy), wide(dy)
         xhat, std_inv = wide(cache.xhat), cache.std_inv
         # y = xhat * gain + bias
         dgain = jnp.sum(dy * xhat, axis=leading(dy))

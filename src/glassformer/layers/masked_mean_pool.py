@@ -30,12 +30,12 @@ class MaskedMeanPool:
         self, params: None, x: Float[Array, "B T C"], *, keep: Bool[Array, "B T"] | None = None
     ) -> tuple[Float[Array, "B C"], Cache]:
         """`keep` is the padding mask, False at padding; without one every token counts."""
-        counts = wide(jnp.ones(x.shape[:2], x.dtype) if keep is None else keep.astype(x.dtype))
+        counts = wide(jnp.ones(x.shape[:2], x.dtype) if keep is None else keep.astype(jnp.result_type(x)))
         share = tag("share", counts / jnp.maximum(jnp.sum(counts, axis=1, keepdims=True), 1))
-        y = tag("y", jnp.einsum("bt,btc->bc", share, wide(x)).astype(x.dtype))
+        y = tag("y", jnp.einsum("bt,btc->bc", share, wide(x)).astype(jnp.result_type(x)))
         return y, Cache(share=share)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "B C"]) -> tuple[Float[Array, "B T C"], None]:
         dy = tag("dy", dy)
         # y = sum over the tokens of share * x
-        return (cache.share[:, :, None] * dy[:, None, :]).astype(dy.dtype), None
+        return (cache.share[:, :, None] * dy[:, None, :]).astype(jnp.result_type(dy)), None

@@ -26,7 +26,7 @@ class MeanPool:
         return None
 
     def forward(self, params: None, x: Float[Array, "B T C"]) -> tuple[Float[Array, "B C"], Cache]:
-        y = tag("y", jnp.mean(wide(x), axis=1).astype(x.dtype))
+        y = tag("y", jnp.mean(wide(x), axis=1).astype(jnp.result_type(x)))
         return y, Cache(tokens=Static(x.shape[1]))
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "B C"]) -> tuple[Float[Array, "B T C"], None]:

@@ -42,7 +42,7 @@ class RMSNorm:
 
     def forward(self, params: Params, x: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Cache]:
         expect("rms norm", "width of the input", x.shape[-1], self.width)
-        narrow, x = x.dtype, wide(x)
+        narrow, x = jnp.result_type(x), wide(x)
         rms_inv = tag("rms_inv", lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps))
         xhat = tag("xhat", x * rms_inv)
         y = tag("y", (xhat * params.gain).astype(narrow))
@@ -50,7 +50,7 @@ class RMSNorm:
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Params]:
         dy = tag("dy", dy)
-        narrow, dy = dy.dtype, wide(dy)
+        narrow, dy = jnp.result_type(dy), wide(dy)
         xhat, rms_inv = wide(cache.xhat), cache.rms_inv
         # y = xhat * gain
         dgain = jnp.sum(dy * xhat, axis=leading(dy))

@@ -38,7 +38,7 @@ class Softmax:
 
 
 def softmax(x: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
-    narrow, x = x.dtype, wide(x)
+    narrow, x = jnp.result_type(x), wide(x)
     highest = lax.stop_gradient(jnp.max(x, axis=-1, keepdims=True))
     highest = jnp.where(jnp.isneginf(highest), 0, highest)
     weight = jnp.exp(x - highest)
@@ -48,5 +48,5 @@ def softmax(x: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
 
 def softmax_backward(y: Float[Array, "*B K"], dy: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
     # the subtracted sum is what raising one score takes from all the others
-    narrow, y, dy = y.dtype, wide(y), wide(dy)
+    narrow, y, dy = jnp.result_type(y), wide(y), wide(dy)
     return (y * (dy - jnp.sum(dy * y, axis=-1, keepdims=True))).astype(narrow)

@@ -32,7 +32,7 @@ class UnitNorm:
 
     def forward(self, params: None, x: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], Cache]:
         norm_inv = tag("norm_inv", lax.rsqrt(jnp.sum(wide(x) ** 2, axis=-1, keepdims=True) + self.eps))
-        y = tag("y", (x * norm_inv).astype(x.dtype))
+        y = tag("y", (x * norm_inv).astype(jnp.result_type(x)))
         return y, Cache(y=y, norm_inv=norm_inv)
 
     def backward(self, params: None, cache: Cache, dy: Float[Array, "*B C"]) -> tuple[Float[Array, "*B C"], None]:
@@ -40,4 +40,4 @@ class UnitNorm:
         # y = x * norm_inv, where norm_inv depends on x too: the subtracted term is its share
         y = wide(cache.y)
         dx = cache.norm_inv * (dy - y * jnp.sum(dy * y, axis=-1, keepdims=True))
-        return dx.astype(dy.dtype), None
+        return dx.astype(jnp.result_type(dy)), None

@@ -173,7 +173,9 @@ class Optimiser:
                 f"optimiser: every parameter is frozen (by {patterns}), so nothing would learn; name fewer of them"
             )
 
-    def update(self, rate: Any, numbers: Any) -> optax.GradientTransformation:
+    def update(self, rate: Any, numbers: Any = None) -> optax.GradientTransformation:
+        """With its own numbers, or with others."""
+        numbers = numbers or self
         match self.name:
             case "sgd":
                 return optax.sgd(rate)
