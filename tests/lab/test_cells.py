@@ -112,3 +112,10 @@ def test_removals_turn_round_what_pairs_put_together(tmp_path: Path) -> None:
     crossed = pairs(plan, ["fast", "batch", "wide"])
     assert [one.factors for one in crossed] == [("fast", "batch"), ("fast", "wide"), ("batch", "wide")]
     assert all(one.without.title == "baseline" for one in crossed)
+
+
+def test_precision_decides_the_numbers() -> None:
+    recipe = Recipe(model=MLP())
+    narrow = with_change(recipe, "engine.precision", "bf16", "")
+    assert key_of(recipe) != key_of(narrow)
+    assert key_of(recipe) == key_of(with_change(recipe, "engine.mesh", "data=2", ""))

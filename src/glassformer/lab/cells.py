@@ -33,7 +33,6 @@ ADDED = (
     ("training", "steps", 0),
     ("training", "score_every", 1000),
     ("engine", "precision", "float32"),
-    ("engine", "mesh", ""),
     ("training", "augment", to_plain(Augment())),
     *((part, "multiple", 1) for part in ("model.text", "model.bert.text")),
     *(
@@ -76,7 +75,7 @@ class Comparison:
 def key_of(recipe: Recipe) -> str:
     """Of what decides the numbers. Which engine computes them, on how many threads, does not."""
     plain = to_plain(replace(recipe, training=replace(recipe.training, seed=0)))
-    plain["engine"] = {"rng": recipe.engine.rng}
+    plain["engine"] = {"rng": recipe.engine.rng, "precision": recipe.engine.precision}
     if plain["tune"] == {"kind": "full"}:
         del plain["tune"]
     for part, name, default in ADDED:
