@@ -35,8 +35,9 @@ def test_the_numbers_are_those_of_plain_attention(mask: Mask | None) -> None:
 
 @pytest.mark.skipif(ON_GPU, reason="here the kernel is to be had")
 def test_what_stands_in_is_said() -> None:
-    assert FusedAttention().instead == "fused attention is for GPUs; on this CPU blockwise attention stands in"
-    assert Attention().instead == ""
+    on_cpu = "fused attention is for GPUs; on this CPU blockwise attention stands in"
+    assert FusedAttention().instead(jnp.bfloat16) == on_cpu
+    assert Attention().instead(jnp.float32) == ""
 
 
 def test_what_it_cannot_honour_is_refused() -> None:

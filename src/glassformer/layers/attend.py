@@ -45,9 +45,8 @@ class Attend(ABC):
     def plain(self) -> "Attend":
         """Plain attention where that gives the same numbers; else itself."""
 
-    @property
-    def instead(self) -> str:
-        """What stands in for it on this machine, in a line; nothing where it is what it says."""
+    def instead(self, dtype: Any) -> str:
+        """What stands in for it on this machine for q, k and v of this type, in a line; nothing: it is as it says."""
         return ""
 
     def must_honour(self, mask: Mask, bias: Array | None = None) -> None:

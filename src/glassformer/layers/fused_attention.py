@@ -44,22 +44,20 @@ class FusedAttention(Attend):
     def blockwise(self) -> BlockwiseAttention:
         return BlockwiseAttention(scale=self.scale)
 
-    @property
-    def instead(self) -> str:
-        """What is said where the kernel is not to be had; nothing where it is."""
+    def instead(self, dtype: Any) -> str:
         here = jax.default_backend()
-        return (
-            ""
-            if here == "gpu"
-            else f"fused attention is for GPUs; on this {here.upper()} blockwise attention stands in"
-        )
+        if here != "gpu":
+            return f"fused attention is for GPUs; on this {here.upper()} blockwise attention stands in"
+        if dtype not in (jnp.bfloat16, jnp.float16):
+            return "fused attention takes bfloat16 (engine.precision=bf16); in float32 blockwise attention stands in"
+        return ""
 
     def forward(
         self, params: None, x: Inputs, *, mask: Bool[Array, "#B #H #T #S"] | Mask | None = None
     ) -> tuple[Float[Array, "B T H D"], Cache | blockwise_attention.Cache]:
         mask = as_mask(mask)
         self.must_honour(mask, x.bias)
-        if self.instead or x.q.dtype not in (jnp.bfloat16, jnp.float16):
+        if self.instead(x.q.dtype):
             return self.blockwise.forward(params, x, mask=mask)
         q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)
         mask.show(q.shape[1], k.shape[1])

@@ -409,7 +409,8 @@ def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:
 def stand_ins(recipe: Recipe) -> list[str]:
     """A line for each way to attend that this machine does not have."""
     layers = {node.layer for node in structure(recipe.model).walk()} if recipe.engine.name == "jax" else set()
-    return sorted({layer.instead for layer in layers if isinstance(layer, Attend)} - {""})
+    dtype = jnp.bfloat16 if recipe.engine.precision == "bf16" else jnp.float32
+    return sorted({layer.instead(dtype) for layer in layers if isinstance(layer, Attend)} - {""})
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
