@@ -30,6 +30,7 @@ def test_both_sides_have_the_same_losses(precision: str, most: float, tmp_path: 
     assert curves[0][-1] < curves[0][0] - 0.01  # the rates of both have risen
 
 
+@pytest.mark.slow
 def test_autodiff_is_the_other_way_to_the_same_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax_engine, "loss_and_gradient", jax_engine.loss_and_gradient)  # it is put back
     curves = [np.array(side(small("float32"), tmp_path / side.__name__)[0](3)) for side in (ours, autodiff)]

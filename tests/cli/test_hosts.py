@@ -121,6 +121,7 @@ def alone(folder: Path, out: str, **training: Any) -> list[float]:
     return curve(folder / out)
 
 
+@pytest.mark.slow
 def test_two_hosts_train_as_one_does(folder: Path, two: Any) -> None:
     first, second = two("--recipe", "small.toml", "--data", "tokens", "--out", "pair", "--json")
     code, out, err = first.ended()

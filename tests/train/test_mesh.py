@@ -32,6 +32,7 @@ EIGHT = "--xla_force_host_platform_device_count=8"
 SMALL = GPT(Text(vocabulary=256, context=8), width=16, hidden=24, heads=4, depth=2)
 
 
+@pytest.mark.slow
 def test_on_eight_devices() -> None:
     """One process for all of it: devices are counted when JAX begins."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} {EIGHT}"
