@@ -1,8 +1,10 @@
 """Fused attention: what attention.py computes, in one kernel of the GPU's vendor (cuDNN), which holds no T x S pattern.
 
 forward    scale = 1 / sqrt(D)      scores = masked(q @ k^T * scale, mask)      z = softmax(scores) @ v
-backward   the kernel's own, kept in the cache as JAX's pullback; attention.py's written-out one is its referee
+backward   pattern = softmax(scores)    dscores = pattern * (dz @ v^T - sum(dz * z))
+           dv = pattern^T @ dz          dq = dscores @ k * scale      dk = dscores^T @ q * scale
 
+Both are the kernel's own; the cache keeps its backward as JAX's pullback. attention.py, written out, is its referee.
 The kernel takes bfloat16 and float16 on NVIDIA GPUs. Elsewhere blockwise attention (blockwise_attention.py) stands in:
 the same numbers, and `instead` says so. Padding must stand at the end of a sequence: the kernel is told lengths. Where
 it stands elsewhere z is NaN rather than wrong.
