@@ -104,6 +104,7 @@ def test_a_preset_is_changed_by_set_and_set_by_flags(glassformer: Command, folde
     recipe = tomllib.loads((folder / "run/recipe.toml").read_text())
     rest = {"accumulate": 1, "label_smoothing": 0.0, "subset": 0, "samples": 0, "shift": 0, "ema": 0.0}
     rest["augment"] = {"rotate": 0.0, "scale": 0.0, "shear": 0.0, "erase": 0.0}
+    rest |= {"steps": 0, "score_every": 1000}
     assert recipe["training"] == {"epochs": 1, "batch": 20, "seed": 9, **rest}
     assert recipe["optimiser"]["schedule"]["kind"] == "step"
     assert recipe["model"]["images"]["shape"] == [8, 8, 1]
