@@ -3,17 +3,14 @@
 from typing import Any
 
 import glassformer
-from glassformer.generate import Sampling, continue_text, decoder_for
 
 
 def main(**settings: Any) -> str:
     run = glassformer.fit("gpt-nano", **settings)
     print(f"test loss {run.metrics['test_loss']:.3f} nats a character")
-    decoder = decoder_for(run.model, run.params)
-    sampling = Sampling(temperature=0.8, top_p=0.95)
-    [text] = continue_text(decoder, run.tokeniser, ["The "], length=300, sampling=sampling, seed=1)
-    print(f"The {text}")
-    return text
+    [written] = run.generate(["The "], length=300, temperature=0.8, min_p=0.05, seed=1)
+    print(f"The {written.text}")
+    return written.text
 
 
 if __name__ == "__main__":

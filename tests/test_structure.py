@@ -68,7 +68,7 @@ def test_a_layer_that_shares_its_parents_names_is_a_node_of_its_own() -> None:
 def test_a_tied_table_is_one_value() -> None:
     for model, table in (
         (GPT(TEXT, 8, 12, 2, 1), "embed.emb"),
-        (BERTFor(BERT(TEXT, 2, 8, 12, 2, 1), MaskedHead(8, 11)), "bert.embed.emb"),
+        (BERTFor(BERT(TEXT, width=8, hidden=12, heads=2, depth=1), MaskedHead(8, 11)), "bert.embed.emb"),
         (RecurrentLM(TEXT, 8, 8, 1), "reader.embed.emb"),
     ):
         node = structure(model)

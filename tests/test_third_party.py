@@ -292,7 +292,7 @@ def test_its_regression_with_its_loss_on_its_table(house: House) -> None:
         "trace grower test:2 --grad --json",
         "view grower test:2 --out grower.html",
         "train mlp --data small.npz --set training.loss=huber --out never",
-        "diagnose grower --seeds 3 --out never",
+        "diagnose grower --seeds 3 --budget 3s --jobs 2 --out why --json",
     )
     errors = np.array([answer["values"][0] - answer["expected"][0] for answer in said.json["answers"]])
     near = np.clip(errors, -2, 2)
@@ -305,11 +305,12 @@ def test_its_regression_with_its_loss_on_its_table(house: House) -> None:
     (number,), answer = page["answer"]["numbers"], said.json["answers"][2]
     assert number == ["apples", pytest.approx(answer["values"][0]), pytest.approx(answer["expected"][0])]
     assert {"loss.near", "loss.loss", "squash.y"} <= must_hold(page)
-    assert unfit.code == study.code == 1
+    assert unfit.code == 1
     assert unfit.stderr.splitlines()[-1] == (
         "glassformer: huber: labels of shape (64,) came, expected one for each number: (64, 3)"
     )
-    assert "knows no right and wrong, and a study compares accuracies" in study.stderr
+    assert study.code == 0, study.stderr
+    assert study.json["answer"].startswith("Incomplete: "), "three seconds are not enough for all"
 
 
 @pytest.mark.slow

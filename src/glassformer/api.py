@@ -33,6 +33,8 @@ def fit(
     >>> run.metrics["epochs"]
     1
     """
-    changes = {name.replace("__", "."): value for name, value in settings.items()} | {"training.seed": seed}
+    changes = {name.replace("__", "."): value for name, value in settings.items()}
+    if seed is not None:
+        changes["training.seed"] = seed
     result = run_recipe(recipe, data, lambda it: with_all(it, changes), out=out, start=start, listener=listener)
     return load(result["run"])

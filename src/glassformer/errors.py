@@ -37,6 +37,10 @@ class EngineError(GlassformerError):
     """An engine cannot run this recipe, or cannot be built on this machine."""
 
 
+class DeviceError(GlassformerError):
+    """A device that does not answer, or not as it should."""
+
+
 class ContractError(GlassformerError):
     """A layer that does not keep the contract of forward and backward."""
 

@@ -8,8 +8,9 @@
 
 A name becomes known when the code that registers it is imported: in Python, by `load_code(file)`, or from an installed
 package that names it in an entry point (group `glassformer.models`, `.layers`, `.inputs`, `.tasks`, `.losses`,
-`.parts`, `.data`; in `.kernels` and `.onnx` the name is that of the layer, `package.module.Layer`), which is imported
-when the name is looked up. Nothing else ever is: a run folder can name what is installed or given, and no more.
+`.parts`, `.data`, `.metrics`; in `.kernels` and `.onnx` the name is that of the layer, `package.module.Layer`), which
+is imported when the name is looked up. Nothing else ever is: a run folder can name what is installed or given, and no
+more.
 """
 
 import hashlib
@@ -37,7 +38,8 @@ KINDS = {  # what a recipe can name by `kind`, and the entry points' groups
     "part": "glassformer.parts",
 }
 OF_LAYERS = {"kernel": "glassformer.kernels", "onnx": "glassformer.onnx"}  # how a layer is written elsewhere
-GROUPS = {**KINDS, "data": "glassformer.data", **OF_LAYERS}
+DECORATED = {**OF_LAYERS, "metric": "glassformer.metrics"}  # whose module has `@register.kernel(Layer)` in it
+GROUPS = {**KINDS, "data": "glassformer.data", **DECORATED}
 
 
 class Kernel(NamedTuple):
@@ -46,6 +48,14 @@ class Kernel(NamedTuple):
     entry: Callable[..., Any]  # native/kernels.py: it writes the calls into a plan
     include: Path | None  # where its headers lie; None: glassformer's own folder
     reads_input: bool  # given the samples as they come, where the layer is the first one
+    keywords: tuple[str, ...] = ()  # of the layer's forward that the entry understands, where they are not None
+
+
+class OwnMetric(NamedTuple):
+    """What a study compares, and how it is computed."""
+
+    metric: Any  # lab/metric.py: Metric
+    entry: Callable[..., float]  # (outputs, labels) -> the raw number
 
 
 _registered: dict[str, dict[str, Any]] = {what: {} for what in GROUPS}
@@ -85,7 +95,12 @@ class Register:
         return _adder("data", name)
 
     def kernel(
-        self, layer: type, include: str | Path | None = None, *, reads_input: bool = False
+        self,
+        layer: type,
+        include: str | Path | None = None,
+        *,
+        reads_input: bool = False,
+        keywords: tuple[str, ...] = (),
     ) -> Callable[[Thing], Thing]:
         """The C of a layer for the native engine: above the function that writes its calls into a plan.
 
@@ -94,7 +109,16 @@ class Register:
 
         def add(entry: Thing) -> Thing:
             folder = None if include is None else Path(include).resolve()
-            _add("kernel", _origin(layer), Kernel(cast(Callable[..., Any], entry), folder, reads_input))
+            _add("kernel", _origin(layer), Kernel(cast(Callable[..., Any], entry), folder, reads_input, keywords))
+            return entry
+
+        return add
+
+    def metric(self, metric: Any) -> Callable[[Thing], Thing]:
+        """What a study compares, a `lab.metric.Metric`: above the function of (outputs, labels) that computes it."""
+
+        def add(entry: Thing) -> Thing:
+            _add("metric", metric.name, OwnMetric(metric, cast(Callable[..., float], entry)))
             return entry
 
         return add
@@ -125,8 +149,8 @@ def _add(what: str, name: str, thing: Any) -> None:
 
 
 def _origin(thing: Any) -> str:
-    """Where it is defined: orchard.layers.ChannelGain. Of a kernel, its function."""
-    thing = thing.entry if isinstance(thing, Kernel) else thing
+    """Where it is defined: orchard.layers.ChannelGain. Of a kernel or a metric, its function."""
+    thing = thing.entry if isinstance(thing, Kernel | OwnMetric) else thing
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
 
 
@@ -190,7 +214,7 @@ def _load(what: str, point: EntryPoint) -> None:
             f"{what} {point.name!r}: the installed package {package} cannot give it: {type(error).__name__}: {error}"
         ) from error
     _loaded.add(point)
-    if what not in OF_LAYERS:  # whose module has `@register.kernel(Layer)` in it
+    if what not in DECORATED:
         _add(what, point.name, thing)
 
 

@@ -36,6 +36,7 @@ class Value:
     param: str = ""  # the dotted name of the parameter that it is
     names: list[str] = field(default_factory=list)  # under which it is tagged, in order
     origin: Origin | None = None  # of a mask or a place
+    literal: Any = None  # the number, where it is written in the model
 
     def __repr__(self) -> str:
         return f"<{self.param or ', '.join(self.names) or 'value'} {self.shape}>"
@@ -211,7 +212,7 @@ def _node(traced: _Traced, given: list[Value]) -> tuple[Node, list[Value]]:
 
 
 def _value(var: Any, param: str = "") -> Value:
-    return Value(var.aval.shape, var.aval.dtype, param)
+    return Value(var.aval.shape, var.aval.dtype, param, literal=var.val if isinstance(var, Literal) else None)
 
 
 def is_sum(equation: Any) -> bool:

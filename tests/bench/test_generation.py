@@ -11,7 +11,7 @@ import pytest
 from glassformer.bench import generation
 from glassformer.bench.bandwidth import Reading
 from glassformer.bench.generation import SMALL, Contest, Result
-from glassformer.cli.bench import generation_notes, generation_table
+from glassformer.cli.bench_generate import generation_notes, generation_table
 from glassformer.errors import SettingError
 
 from .bench_command import NO_COMPILER, answer_of, bench, needs_c_compiler, take_the_c_compiler_away
@@ -41,13 +41,14 @@ def written(write: generation.Write, prompt: np.ndarray, tokens: int) -> list[in
 def test_all_sides_write_what_the_model_says() -> None:
     pytest.importorskip("transformers")
     contest = Contest(SMALL, tokens=3)
-    assert list(contest.sides) == ["native", "jax", BEST, OTHER]
+    assert [*contest.sides][:6] == ["native", "native bf16", "native int8", "jax", BEST, OTHER]
     assert contest.contexts == [4, 16, 32, 60]
     prompt = contest.prompt[:13]
     expected = greedy(prompt, 6)
     assert len(set(expected)) > 3
     for side, write in contest.sides.items():
-        assert written(write, prompt, 6) == expected, side
+        if not side.endswith(generation.FEWER_BITS):
+            assert written(write, prompt, 6) == expected, side
 
 
 @pytest.mark.slow
@@ -64,7 +65,7 @@ def test_a_turn_is_counted_from_the_first_token(monkeypatch: pytest.MonkeyPatch)
     contest.take_turn("jax", 16, counts=True)
     assert contest.reading == {("jax", 16): [3.0]}
     assert contest.seconds == {("jax", 16): [2.0]}
-    assert contest.written == {16: {(16, 16, 16, 16)}}
+    assert contest.written == {16: {"jax": [16, 16, 16, 16]}}
 
 
 @needs_c_compiler
@@ -76,8 +77,12 @@ def test_the_command_beside_transformers(monkeypatch: pytest.MonkeyPatch) -> Non
     assert answer["transformers"] is not None
     assert (answer["rounds"], answer["tokens"], answer["contexts"]) == (1, 3, [4, 16, 32, 60])
     ms = answer["token_ms"]
-    assert list(ms) == list(answer["prompt_ms"]) == ["native", "jax", BEST, OTHER]
-    assert answer["same"] is True
+    assert list(ms) == list(answer["prompt_ms"])
+    assert [*ms][:6] == ["native", "native bf16", "native int8", "jax", BEST, OTHER]
+    assert answer["ratios"]["int8_to_float32"] == pytest.approx(sum(ms["native"]) / sum(ms["native int8"]))
+    together = answer["batch_ms"]["native int8"]
+    assert answer["ratios"]["batch_native int8"] == pytest.approx(8 * ms["native int8"][0] / together)
+    assert answer["others"] == []
     rate = answer["tokens_per_s"]
     assert rate["jax"] == pytest.approx(4e3 / sum(ms["jax"]))
     assert rate[answer["best"]] == max(rate[BEST], rate[OTHER])
@@ -90,11 +95,12 @@ def test_the_command_beside_transformers(monkeypatch: pytest.MonkeyPatch) -> Non
 @needs_c_compiler
 @pytest.mark.slow
 def test_the_command_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)  # importing it now fails
+    for peer in ("transformers", "ctranslate2", "llama_cpp"):
+        monkeypatch.setitem(sys.modules, peer, None)  # importing it now fails
     output = bench("generate", *QUICKLY)
     assert output.exit_code == 0, output.output
     lines = output.stdout.splitlines()
-    assert lines[0].split() == ["native", "jax"]
+    assert lines[0].split() == ["native", "native", "bf16", "native", "int8", "jax"]
     assert "median of 1 turns of 3 tokens" in lines[12]
     assert "transformers is left out: it is not installed; `pip install glassformer[parity]`" in lines
     assert not any("memory" in line for line in lines), "a model that stays in the caches"
@@ -105,7 +111,7 @@ def test_the_command_with_jax_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = answer_of(bench("generate", *QUICKLY, "--no-peers", "--json"))
     assert list(answer["token_ms"]) == ["jax"]
     assert (answer["share"], answer["best"], answer["bandwidth"]) == (None, None, {})
-    assert answer["ratios"] == {"native_to_transformers": None, "native_to_jax": None}
+    assert set(answer["ratios"].values()) == {None}
     lines = bench("generate", *QUICKLY, "--no-peers").stdout.splitlines()
     assert f"native is left out: {NO_COMPILER}" in lines
     assert "transformers is left out, as --no-peers asks" in lines
@@ -118,8 +124,9 @@ def measured(**changes: Any) -> Result:
         "token_ms": {"native": [9.0, 11.0], "jax": [20.0, 20.0], BEST: [35.0, 45.0], OTHER: [40.0, 50.0]},
         "prompt_ms": {"native": [60.0, 900.0], "jax": [90.0, 1300.0], BEST: [120.0, 1250.0], OTHER: [130.0, 1400.0]},
         "weight_bytes": 450_000_000,
+        "batch_ms": {"native": 18.0},
         "bandwidth": {"1": 30e9, "2": 55e9},
-        "same": True,
+        "others": [],
         "spread": 1.1,
     }
     return Result(**values | changes)
@@ -139,6 +146,7 @@ def test_the_table() -> None:
     assert generation_notes(result, peers=True) == [
         "native writes 4.00 times as many tokens as transformers sdpa in the same time",
         "native writes 2.00 times as many tokens as jax in the same time",
+        "native: eight texts together are 4.0 times the tokens of one",
         "memory is read at 30.0 GB/s with 1 thread, 55.0 GB/s with 2 threads, in the same run",
         "a token reads 450.0 MB of weights; behind 64 native does so at 91 % of that",
     ]
@@ -147,7 +155,7 @@ def test_the_table() -> None:
 
 
 def test_texts_that_differ_are_reported() -> None:
-    assert "not all sides wrote the same tokens" in generation_notes(measured(same=False), peers=True)[4]
+    assert "other tokens were written by jax" in generation_notes(measured(others=["jax"]), peers=True)[5]
 
 
 def test_more_tokens_than_fit_are_refused() -> None:

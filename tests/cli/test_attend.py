@@ -190,7 +190,7 @@ def test_mistakes_are_explained_and_leave_no_picture(
 def test_a_query_that_is_none_is_wrong_usage(query: str) -> None:
     result = invoke("test:1", "--query", query)
     assert result.exit_code == 2
-    assert "expected ROW,COLUMN such as 3,2, or class, or mean" in result.stderr
+    assert "expected ROW,COLUMN such as 3,2, or class, distillation or mean" in result.stderr
 
 
 def test_over_an_image_there_is_only_self_attention() -> None:

@@ -1,6 +1,7 @@
 """--code: parts of one's own in every command, and the template that one begins from."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("registry_as_it_was")
 
 TAKE_CODE = {
     *("train", "eval", "predict", "attend", "trace", "view", "studio", "generate"),
-    *("gradcheck", "investigate", "diagnose", "export", "info", "embed"),
+    *("gradcheck", "investigate", "compare", "diagnose", "export", "info", "embed"),
 }
 SMALL = ("--data", "small.npz", "--set", "model.width=8", "--set", "model.hidden=8", "--epochs", "1")
 
@@ -72,6 +73,10 @@ def test_the_template_trains_and_its_run_asks_for_the_code(mine: Path) -> None:
     assert "engine jax: the native engine has no Gate yet (gate)" in trained.stderr
     asked = glassformer("info", "run", *own, folder=mine)
     assert "MyModel" in asked.stdout
+    shutil.copytree(mine / "run", mine / "twin")
+    compared = glassformer("compare", "run", "twin", *own, "--json", folder=mine)
+    assert compared.returncode == 0, compared.stderr
+    assert json.loads(compared.stdout)["pairs"][0]["word"] == "not decided"
 
 
 def test_without_its_code_a_run_says_what_to_give(mine: Path) -> None:

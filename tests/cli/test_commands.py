@@ -46,7 +46,18 @@ ready = Scale(4)
 unfinished = 3
 '''
 COMMANDS = [
-    *(("train",), ("eval",), ("predict",), ("attend",), ("trace",), ("info",), ("gradcheck",), ("data",), ("bench",)),
+    *(
+        ("train",),
+        ("eval",),
+        ("compare",),
+        ("predict",),
+        ("attend",),
+        ("trace",),
+        ("info",),
+        ("gradcheck",),
+        ("data",),
+        ("bench",),
+    ),
     *(("generate",), ("import",), ("export",), ("template",), ("embed",)),
     *(("view",), ("studio",), ("investigate",), ("diagnose",)),
     *(

@@ -116,9 +116,11 @@ def test_other_commands_say_what_the_run_is_for(run: Run) -> None:
     ):
         said = glassformer(*words)
         assert (said.returncode, hint in said.stderr) == (1, True), said.stderr
-    for words in (("view", run.path, "<up> one"), ("trace", run.path, "<up> one", "--grad")):
-        said = glassformer(*words)
-        assert (said.returncode, "no labels, and so no loss and no gradient" in said.stderr) == (1, True), said.stderr
+    page = run.path.parent / "page.html"
+    said = glassformer("trace", run.path, "<up> one", "--grad")
+    assert (said.returncode, "no labels, and so no loss and no gradient" in said.stderr) == (1, True), said.stderr
+    said = glassformer("view", run.path, "<up> one", "--out", page)  # the gradient of the sum of its numbers
+    assert (said.returncode, page.is_file()) == (0, True), said.stderr
     said = glassformer("info", run.path)
     assert f"embeddings, first of the tokens, normalised: glassformer embed {run.path}" in said.stdout
 

@@ -16,8 +16,9 @@ from glassformer.cli.eval import eval_
 from glassformer.data.iris import load_iris
 from glassformer.data.text_sources import KNOWN_TEXTS
 from glassformer.data.texts import Example, Part
-from glassformer.errors import DataError, ShapeError
+from glassformer.errors import DataError, EngineError, ShapeError
 from glassformer.predict.run import Run
+from glassformer.predict.weights_cost import cost_of
 
 from ..programs import forward
 from ..train.small_texts import small_texts
@@ -197,3 +198,38 @@ def test_no_picture_of_what_has_no_classes(runs: dict[str, Run], tmp_path: Path)
     assert not (tmp_path / "c.png").exists()
     with pytest.raises(DataError, match=r"the task next-token has no classes; run\.score\(\) gives its loss"):
         runs["gpt"].evaluate()
+
+
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+def test_what_narrow_weights_cost(runs: dict[str, Run], weights: str) -> None:
+    """The float32 side is what eval says without the option; the interval is that of paired samples."""
+    run = runs["gpt"]
+    found, plain = answered(run, "--weights", weights), answered(run)
+    assert found["float32_loss"] == pytest.approx(plain["loss"], rel=1e-5)
+    assert found["difference"] == pytest.approx(found["loss"] - found["float32_loss"], abs=1e-9)
+    assert 0 < abs(found["difference"]) < 0.05
+    assert found["interval"][0] < found["difference"] < found["interval"][1]
+    assert (found["weights"], found["tokens"]) == (weights, found["samples"] * run.model.input.context)  # pyright: ignore
+    said = printed(run, "--weights", weights)
+    assert f"loss  float32 {found['float32_loss']:.5f}   {weights} {found['loss']:.5f} nats a token" in said
+    assert "95 % interval" in said
+
+
+def test_costs_that_cannot_be_compared(runs: dict[str, Run]) -> None:
+    wrong = invoke(runs["classify"], "--weights", "int8").exception
+    assert "the task classify; --weights compares models that say which symbol comes next" in str(wrong)
+    assert isinstance(invoke(runs["t5"], "--weights", "int8").exception, EngineError)
+    both = invoke(runs["classify"], "--weights", "int8", "--int8")
+    assert both.exit_code == 2
+    assert "--int8 is of devices" in both.output
+
+
+def test_the_interval_of_a_ratio() -> None:
+    """Samples of different lengths, by hand; of one there is none."""
+    sums = np.array([[10.0, 20.0, 20.5], [30.0, 60.0, 60.9], [20.0, 40.0, 40.2]])
+    cost = cost_of(sums, 4)
+    assert (cost.float32_loss, cost.loss, cost.tokens) == (2.0, pytest.approx(121.6 / 60), 60)
+    apart = np.array([0.5, 0.9, 0.2]) - 1.6 / 60 * np.array([10, 30, 20])
+    wide = 4.302653 * np.sqrt(1.5 * (apart**2).sum()) / 60
+    assert cost.interval == pytest.approx((1.6 / 60 - wide, 1.6 / 60 + wide), rel=1e-6)
+    assert cost_of(sums[:1], 0).interval is None

@@ -1,6 +1,7 @@
 """glassformer generate: what it prints, where prompts come from, and what it says when something is wrong."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -88,17 +89,33 @@ def test_one_text_is_written_behind_its_prompt() -> None:
 
 
 def test_every_setting_arrives() -> None:
-    sampling = Sampling(temperature=1.7, top_k=20, top_p=0.95, repetition_penalty=1.3)
+    bias = {"e": -2.0, "7": 1.5}
+    sampling = Sampling(temperature=1.7, top_k=20, top_p=0.95, min_p=0.01, repetition_penalty=1.3, logit_bias=bias)
     (text,) = expected(["the cat"], length=15, sampling=sampling, seed=5)
-    draws = ["-t", "1.7", "--top-k", "20", "--top-p", "0.95", "--repetition-penalty", "1.3", "--seed", "5"]
-    arguments = ["gpt", "-p", "the cat", "-n", "15", *draws, "--engine", "jax"]
+    draws = ["-t", "1.7", "--top-k", "20", "--top-p", "0.95", "--min-p", "0.01", "--repetition-penalty", "1.3"]
+    biases = ["--logit-bias", "e=-2", "--logit-bias", "7=1.5"]
+    arguments = ["gpt", "-p", "the cat", "-n", "15", *draws, *biases, "--seed", "5", "--engine", "jax"]
     answer = answered(*arguments)
-    assert answer["texts"] == [{"prompt": "the cat", "text": text}]
+    [row] = answer["texts"]
+    assert (row["prompt"], row["text"], row["seed"]) == ("the cat", text, 5)
+    assert TOKENISER.decode(row["tokens"]) == text
+    assert row["stopped"] == ("end" if len(row["tokens"]) < 15 else "length")
     assert answer["engine"] == "jax"
-    settings = {name: answer[name] for name in ("temperature", "top_k", "top_p", "repetition_penalty", "greedy")}
-    assert Sampling(**settings) == sampling
+    assert Sampling(**{name: answer[name] for name in asdict(sampling)}) == sampling
     stopped = answered(*arguments, "--stop", text[4], "--stop", text[9])
     assert stopped["texts"][0]["text"] == text[: min(text.index(text[4]), text.index(text[9]))]
+
+
+def test_biases_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "bias.json"
+    file.write_text('{"e": -2, "7": 1.5, "a": "-inf"}')
+    arguments = ("gpt", "-p", "the cat", "-n", "9", "-t", "2")
+    assert answered(*arguments, "--logit-bias", str(file))["texts"] == answered(
+        *arguments, "--logit-bias", "e=-2", "--logit-bias", "7=1.5", "--logit-bias", "a=-inf"
+    )["texts"]  # fmt: skip
+    file.write_text("[1, 2]")
+    with pytest.raises(DataError, match=r"bias.json: \[1, 2\] came, expected biases by token: {"):
+        raise invoke(*arguments, "--logit-bias", str(file)).exception
 
 
 def test_several_prompts_each_under_a_heading() -> None:
@@ -153,6 +170,11 @@ def test_t5_answers() -> None:
         (["gpt", "-p", "abc", "-t", "0"], SettingError, "temperature is 0.0, expected a number above 0.* use greedy"),
         (["gpt", "-p", "abc", "--top-p", "1.5"], SettingError, "top_p is 1.5"),
         (["gpt", "-p", "abc", "--top-k", "-1"], SettingError, "top_k is -1"),
+        (["gpt", "-p", "abc", "--min-p", "2"], SettingError, "min_p is 2.0, expected a share from 0 to 1"),
+        (["gpt", "-p", "abc", "--logit-bias", "the=1"], SettingError, "'the' is no token of the model"),
+        (["gpt", "-p", "abc", "--logit-bias", "99=1"], SettingError, "token 99 came, the tokeniser has 35"),
+        (["gpt", "-p", "abc", "--logit-bias", "a=x"], SettingError, "'a=x' came, expected TOKEN=BIAS, such as 17=-5"),
+        (["gpt", "-p", "abc", "--logit-bias", "gone.json"], DataError, "gone.json: there is no such file"),
         (["gpt", "-p", "abc", "-n", "0"], SettingError, "length is 0"),
         (["gpt", "-p", "a" * 33], DataError, "the prompt: 33 tokens, the model's context is 32; shorten it by 1"),
         (["gpt", "-p", "ABC"], DataError, "does not know 'A', 'B', 'C'"),
@@ -192,6 +214,8 @@ def test_a_run_without_its_tokeniser(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["gpt", "--greedy", "-t", "0.5", "--top-k", "3"], "leave out --temperature, --top-k"),
+        (["gpt", "--greedy", "--min-p", "0.1"], "leave out --min-p"),
+        (["t5", "--beams", "2", "--logit-bias", "a=1"], "leave out the settings of drawing"),
         (["gpt", "--beams", "2"], "beams are for a T5"),
         (["t5", "--beams", "2", "--greedy"], "leave out the settings of drawing"),
         (["gpt", "--engine", "gpu"], "Invalid value for '--engine'"),
@@ -206,3 +230,19 @@ def test_wrong_usage(arguments: list[str], message: str) -> None:
 
 def test_help_shows_an_example() -> None:
     assert "Example: `glassformer generate " in printed("--help")
+
+
+def test_weights_of_fewer_bytes(runs: Path) -> None:
+    """The likeliest token stays what it was; int8 weights are kept in the run."""
+    settings = ("gpt", "--prompt", "ab", "--greedy", "--length", "12")
+    plain, int8, again = (
+        answered(*settings),
+        answered(*settings, "--weights", "int8"),
+        answered(*settings, "--weights", "int8"),
+    )
+    assert (plain["weights"], int8["weights"], int8["engine"]) == ("float32", "int8", "native")
+    assert int8 == again
+    assert (runs / "gpt" / "weights-int8.bin").is_file()
+    assert len(int8["texts"][0]["tokens"]) == 12
+    failed = invoke("gpt", "--weights", "bf16", "--engine", "jax", "--prompt", "ab")
+    assert "weights bf16 are read by the native engine only" in str(failed.exception)

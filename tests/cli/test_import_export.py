@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 import typer
@@ -18,13 +19,14 @@ from glassformer.cli.export import export
 from glassformer.cli.import_ import import_
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import CheckpointError, FileError, GlassformerError, SettingError
-from glassformer.hub import bert, parity
+from glassformer.hub import bert, parity, vit
 from glassformer.hub.folder import read_folder
 from glassformer.hub.run import write_run
 from glassformer.models import MLP
 from glassformer.predict.run import load
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_folder import RunFolder
+from glassformer.train.warm_start import recipe_from
 
 from ..hub.builders import MODELS, build, tensors_of
 
@@ -45,26 +47,37 @@ def answered(*arguments: str | Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("kind", "task"),
-    [("gpt2", "next-token"), ("bert", "tag"), ("masked", "masked"), ("t5", "translate"), ("vit", "classify")],
+    [
+        ("gpt2", "next-token"),
+        ("mistral", "next-token"),
+        ("bert", "tag"),
+        ("distilbert", "classify"),
+        ("masked", "masked"),
+        ("t5", "translate"),
+        ("vit", "classify"),
+        ("deit", "classify"),
+    ],
 )
 def test_there_and_back(kind: str, task: str, tmp_path: Path) -> None:
     folder = build(tmp_path / "theirs", kind)
-    classes = ["LABEL_0", "LABEL_1", "LABEL_2"] if kind in ("bert", "vit") else []
-    own = Characters().train(["abc def"])
-    if kind != "vit":
+    classes = ["LABEL_0", "LABEL_1", "LABEL_2"] if task in ("tag", "classify") else []
+    own, reads_text = Characters().train(["abc def"]), kind not in ("vit", "deit")
+    if reads_text:
         (folder / "tokenizer.json").write_text(own.to_json())
+    if kind == "deit":
+        (folder / vit.PREPARATION).write_text(json.dumps(vit.preparation_of(MODELS[kind])))
     found = answered("import", folder, "--out", tmp_path / "run", "--no-parity")
     assert found["parity"] is None
     assert (found["model"], found["classes"]) == (type(MODELS[kind]).__name__, classes)
     assert found["parameters"] == sum(tensor.size for tensor in tensors_of(kind).values())
-    assert found["tokeniser"] is (kind != "vit")
+    assert found["tokeniser"] is reads_text
 
     run = load(tmp_path / "run")
     assert run.model == MODELS[kind]
     assert run.classes == tuple(classes)
     assert run.recipe.task.name == task
     jax.tree.map(np.testing.assert_array_equal, run.params, read_folder(folder).params)
-    if kind != "vit":
+    if reads_text:
         assert run.tokeniser is not None
         assert run.tokeniser.encode("fad") == own.encode("fad")
 
@@ -75,6 +88,28 @@ def test_there_and_back(kind: str, task: str, tmp_path: Path) -> None:
     assert set(before) == set(after)
     for name, value in before.items():
         assert after[name].tobytes() == value.tobytes(), name
+
+
+def test_in_bfloat16(tmp_path: Path) -> None:
+    """Half the size, the same tensors out again; a run that starts from it computes in bfloat16."""
+    folder = build(tmp_path / "theirs", "llama")
+    given = {name: value.astype(ml_dtypes.bfloat16) for name, value in tensors_of("llama").items()}
+    save_file(given, folder / "model.safetensors")
+    (folder / "tokenizer.json").write_text(Characters().train(["abc def"]).to_json())
+    narrow, wide = tmp_path / "narrow", tmp_path / "wide"
+    found = answered("import", folder, "--out", narrow, "--no-parity", "--precision", "bf16")
+    assert found["precision"] == "bf16"
+    assert answered("import", folder, "--out", wide, "--no-parity")["precision"] == "float32"
+    jax.tree.map(np.testing.assert_array_equal, load(narrow).params, load(wide).params)
+    assert (recipe_from(narrow).engine.precision, recipe_from(wide).engine.precision) == ("bf16", "float32")
+    for run, word in ((narrow, "bfloat16"), (wide, "float32")):
+        answered("export", run, "--to", "hf", tmp_path / word)
+        assert json.loads((tmp_path / word / "config.json").read_text())["dtype"] == word
+        after = load_file(tmp_path / word / "model.safetensors")
+        assert {name: value.dtype.name for name, value in after.items()} == dict.fromkeys(given, word)
+        assert all(np.array_equal(value.astype(word), after[name]) for name, value in given.items())
+    result = invoke("import", folder, "--onto", wide, "--precision", "bf16")
+    assert (result.exit_code, "has its head and its precision" in result.output) == (2, True)
 
 
 def test_a_next_sentence_head_stays_one(tmp_path: Path) -> None:

@@ -13,17 +13,19 @@ from typer.testing import CliRunner
 
 from glassformer.cli.investigate import as_typed, investigate, overridden, parse_budget, parse_seeds
 from glassformer.cli.study_progress import StudyProgress, duration
-from glassformer.errors import CheckpointError, EngineError, FileError, SettingError, UnknownNameError
+from glassformer.errors import CheckpointError, DataError, EngineError, FileError, UnknownNameError
 from glassformer.lab.plan import load_plan, parse, plan_names
 from glassformer.lab.plan_text import TEMPLATE
 from glassformer.lab.record import Record
 from glassformer.native import build
 
 from ..lab.small import lines_of, plan_file
+from ..train.small import small_data, write_npz
 
 app = typer.Typer()
 app.command("investigate")(investigate)
-WRITTEN = ["plan.toml", "report.html", "report.md", "results.csv", "results.json", "results.jsonl", "table.tex"]
+REPORT = ["report.html", "report.md", "results.csv", "results.json", "table.tex"]
+WRITTEN = sorted([*REPORT, "data.json", "looks.jsonl", "plan.toml", "results.jsonl"])
 
 
 def invoke(*arguments: str | Path) -> Any:
@@ -64,8 +66,12 @@ def test_the_same_again_and_the_folder_itself_go_on_and_report_alone_runs_nothin
     whole = invoked("why.toml", "--jobs", "1")
     lines = lines_of(tmp_path / "studies/why")
     (tmp_path / "studies/why/results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:5]))
+    report = (tmp_path / "studies/why/report.md").read_text()
     partial = invoked("studies/why", "--report")
     assert "not decided" in partial.stdout
+    assert partial.stdout.startswith("Why?\n\nIncomplete: 5 of the 21 runs that the plan asks for by now are there.\n")
+    assert partial.stdout.rstrip().endswith("wrote studies/why/incomplete/report.html")
+    assert (tmp_path / "studies/why/report.md").read_text() == report
     assert len(lines_of(tmp_path / "studies/why")) == 5
     again = invoked("studies/why", "--jobs", "1")
     assert "studies/why: goes on with what is there" in again.stderr
@@ -80,7 +86,7 @@ def test_json_is_one_object_on_the_last_line(plan: Path) -> None:
     (line,) = result.stdout.splitlines()
     found = json.loads(line)
     assert found["answer"]
-    assert set(found["files"]) == {name for name in WRITTEN if name not in ("plan.toml", "results.jsonl")}
+    assert set(found["files"]) == set(REPORT)
     assert found["files"]["report.html"] == "study/report.html"
 
 
@@ -94,8 +100,94 @@ def test_flags_change_the_plan_and_the_study_keeps_it_so(plan: Path, tmp_path: P
     assert kept["baseline"]["settings"]["engine"]["name"] == "auto"
     command = "glassformer investigate why.toml --data small.npz --seeds 2-4 --engine auto"
     assert command in (tmp_path / "study/report.md").read_text()
-    refused = invoke("why.toml", "--out", "study")
+    plan.write_text(plan.read_text().replace('"training.batch" = 5', '"training.batch" = 4'))
+    refused = invoke("why.toml", "--out", "study", *changes)
     assert isinstance(refused.exception, CheckpointError)
+
+
+def test_a_study_grows_by_seeds_and_factors_and_nothing_is_run_twice(plan: Path, tmp_path: Path) -> None:
+    invoked("why.toml", "--jobs", "1", "--seeds", "3")
+    study = tmp_path / "studies/why"
+    before = (study / "results.jsonl").read_text()
+    invoked("studies/why", "--seeds", "4", "--jobs", "1")
+    more = (study / "results.jsonl").read_text()
+    assert more.startswith(before)
+    assert len(lines_of(study)) == 4 * 3
+    text = (study / "plan.toml").read_text()
+    (tmp_path / "more.toml").write_text(text + '[factors.wide]\nset = { "model.hidden" = [9] }\n')
+    result = invoked("studies/why", "--plan", "more.toml", "--jobs", "1")
+    assert (study / "results.jsonl").read_text().startswith(more)
+    added = lines_of(study)[12:]
+    assert [line["seed"] for line in added] == [1, 2, 3, 4]
+    assert len({line["key"] for line in added}) == 1
+    assert "wide" in result.stdout
+    assert [json.loads(line)["seeds"] for line in (study / "looks.jsonl").read_text().splitlines()] == [3, 4]
+    refused = invoke("studies/why", "--seeds", "3", "--jobs", "1")
+    assert isinstance(refused.exception, CheckpointError)
+    assert "seeds [4] are left out" in str(refused.exception)
+
+
+def test_a_study_and_its_data_are_moved_and_replaced_data_is_refused(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invoked("why.toml", "--jobs", "1", "--seeds", "3")
+    before = lines_of(tmp_path / "studies/why")
+    new = tmp_path / "elsewhere"
+    new.mkdir()
+    for name in ("studies", "small.npz"):
+        (tmp_path / name).rename(new / name)
+    monkeypatch.chdir(new)
+    invoked("studies/why", "--jobs", "1")  # its data lies where it lay, seen from the study
+    (new / "small.npz").rename(tmp_path / "other name.npz")
+    invoked("studies/why", "--jobs", "1", "--data", "../other name.npz")
+    invoked("studies/why", "--report")
+    assert lines_of(new / "studies/why") == before
+    write_npz(tmp_path / "other name.npz", small_data(count=104))
+    refused = invoke("studies/why", "--jobs", "1", "--seeds", "4")
+    assert isinstance(refused.exception, DataError)
+    assert "it is not the data that studies/why was begun with" in str(refused.exception)
+    assert lines_of(new / "studies/why") == before
+
+
+BRIER = """
+import numpy as np
+from glassformer import register
+from glassformer.lab.metric import Metric
+@register.metric(Metric("brier", unit="points", scale=100, higher=False))
+def brier(outputs, labels):
+    p = np.exp(outputs - outputs.max(-1, keepdims=True))
+    return float((((p / p.sum(-1, keepdims=True)) - np.eye(p.shape[-1])[labels]) ** 2).sum(-1).mean())
+"""
+
+
+@pytest.mark.slow
+def test_tuned_arms_by_an_own_metric_on_own_data_that_is_moved_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands of "a metric of one's own", as processes, from another folder than the data's."""
+    head = 'metric = "brier"\npairs = 0\ntune_seeds = 2\ntune = { "optimiser.lr" = [0.01, 0.1] }\nseeds = 3'
+    (tmp_path / "data").mkdir()
+    plan = plan_file(tmp_path / "data", '[factors.batch]\nset = { "training.batch" = 5 }\n')
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/why.toml").write_text(plan.read_text().replace("seeds = 7", head))
+    (tmp_path / "work/mine.py").write_text(BRIER)
+
+    def run(folder: Path, *words: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "glassformer", "investigate", *words, "--code", "mine.py", "--json"]
+        result = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout.splitlines()[-1])
+
+    found = run(tmp_path / "work", "why.toml", "--jobs", "1")
+    assert found["metric"]["name"] == "brier"
+    lines = lines_of(tmp_path / "work/studies/why")
+    assert len(lines) == 2 * 2 * 2 + 2 * 3  # tuning, and the two arms at their best
+    assert all(0 < line["test_scores"]["brier"] < 2 for line in lines)
+    (tmp_path / "work").rename(tmp_path / "moved")
+    (tmp_path / "data/small.npz").rename(tmp_path / "moved/mine.npz")
+    run(tmp_path / "moved", "studies/why", "--data", "mine.npz", "--seeds", "4", "--jobs", "1")
+    grown = lines_of(tmp_path / "moved/studies/why")
+    assert (grown[: len(lines)], len(grown)) == (lines, len(lines) + 2)
 
 
 def test_a_budget_says_what_it_skips(plan: Path) -> None:
@@ -107,7 +199,8 @@ def test_list_and_template_need_no_plan(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     lines = invoked("--list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == plan_names()
-    assert plan_names() == ["attention-accuracy", "attention-accuracy-quick", "vit-tiny-ingredients"]
+    quick = ["attention-accuracy-quick", "attention-accuracy-tuned", "class-token"]
+    assert plan_names() == ["attention-accuracy", *quick, "vit-tiny-ingredients"]
     assert json.loads(invoked("--list", "--json").stdout) == {"plans": plan_names()}
     assert parse(invoked("--template").stdout, "template").question
     assert json.loads(invoked("--template", "--json").stdout) == {"template": TEMPLATE}
@@ -124,6 +217,9 @@ def test_list_and_template_need_no_plan(tmp_path: Path, monkeypatch: pytest.Monk
         (("why.toml", "--budget", "soon"), "'soon' came, expected a time such as 20m, 1h30m or 90s"),
         (("why.toml", "--budget", "20"), "'20' came"),
         (("why.toml", "--jobs", "-1"), "--jobs"),
+        (("why.toml", "--seeds", "2"), "Invalid value for --seeds: why: 2 seeds came, expected 3 or more"),
+        (("why.toml", "--seeds", "1,1,2"), "expected each once"),
+        (("why.toml", "--engine", "cuda"), "Invalid value for --engine: why: engine.name: 'cuda' came"),
     ],
 )
 def test_wrong_usage_is_explained(words: tuple[str, ...], message: str, plan: Path) -> None:
@@ -138,9 +234,6 @@ def test_wrong_usage_is_explained(words: tuple[str, ...], message: str, plan: Pa
     [
         (("none.toml",), FileError, "none.toml: there is no such file; "),
         (("attention-acuracy",), UnknownNameError, "did you mean 'attention-accuracy'?"),
-        (("why.toml", "--seeds", "2"), SettingError, "2 seeds came, expected 3 or more"),
-        (("why.toml", "--seeds", "1,1,2"), SettingError, "expected each once"),
-        (("why.toml", "--engine", "cuda"), SettingError, "engine.name: 'cuda' came"),
         (("why.toml", "--report"), FileError, "no study is here"),
         (("why.toml", "--out", "why.toml"), FileError, "no study can be kept here: Not a directory"),
     ],

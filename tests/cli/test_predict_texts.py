@@ -251,3 +251,30 @@ def test_what_is_for_images_only(runs: dict[str, Run]) -> None:
     result = invoke(runs["tag"], TEXT, "--invert", "yes")
     assert result.exit_code == 2
     assert "reads no images" in result.output
+
+
+@pytest.mark.parametrize("kind", ["classify", "tag", "span", "masked"])
+def test_both_engines_answer_the_same(runs: dict[str, Run], kind: str) -> None:
+    word = "<up> <mask> two" if kind == "masked" else TEXT
+    texts = [word, word[:-4], word]
+    native, by_jax = (replace(runs[kind], engine=engine).answer(texts) for engine in ("native", "jax"))
+    for one, other in zip(native, by_jax, strict=True):
+        assert rounded(to_plain(one)) == rounded(to_plain(other))
+
+
+def rounded(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {name: rounded(value) for name, value in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [rounded(value) for value in plain]
+    return pytest.approx(plain, abs=1e-4) if isinstance(plain, float) else plain
+
+
+def test_an_engine_that_cannot_says_so(runs: dict[str, Run]) -> None:
+    said = str(invoke(runs["gpt"], TEXT, "--engine", "native").exception)
+    assert "the native encoder has no CausalSelfAttention yet (blocks.0.attn)" in said
+    notes: list[str] = []
+    windowed = replace(runs["tag"].recipe.model, bert=replace(runs["tag"].model.backbone, window=3))  # pyright: ignore
+    run = replace(runs["tag"], recipe=replace(runs["tag"].recipe, model=windowed), notice=notes.append)
+    assert len(run.answer([TEXT])) == 1
+    assert notes == ["the native encoder has no SelfAttention with mask yet (bert.blocks.0.attn); jax is used"]

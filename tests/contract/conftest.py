@@ -8,13 +8,13 @@ A case is a layer and how to draw an example for it; `case.draw` gives params, x
 import pytest
 
 from glassformer.check import CASES, Case
-from glassformer.models import BERT, GPT, T5, BERTFor, RecurrentClassifier, RecurrentLM
+from glassformer.models import BERT, GPT, T5, BERTFor, Llama, RecurrentClassifier, RecurrentLM
 
 # Blocks that are here with masks and dropout too; and what takes as long as a whole model.
 PLAIN = ("pre-norm decoder block", "post-norm block", "biased pre-norm block", "post-norm block (linear, keep)")
 VITS = ("vit (class token, dropout)", "vit (blockwise, window, checkpoint)")
 LONG = (*VITS, "bert for classes (lora)", "checkpoint (mask, dropout)", "checkpoint (blockwise, causal, keep)", *PLAIN)
-TEXT_MODELS = (BERT, BERTFor, GPT, T5, RecurrentClassifier, RecurrentLM)
+TEXT_MODELS = (BERT, BERTFor, GPT, Llama, T5, RecurrentClassifier, RecurrentLM)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

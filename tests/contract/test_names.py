@@ -20,8 +20,8 @@ from glassformer.names import named_leaves, recording, visiting
 GOLDEN = Path(__file__).with_name("names.txt")
 
 # Statistics of a norm or softmax: their part of the gradient is inside dx, in closed form, never a value of its own.
-# The share of a sample in the loss is made from weights, which have no gradient.
-STATISTICS = ("std_inv", "rms_inv", "norm_inv", "lse", "share", "slope_x", "slope_emb")
+# The share of a sample in the loss is made from weights, which have no gradient; frequencies are made from settings.
+STATISTICS = ("std_inv", "rms_inv", "norm_inv", "lse", "share", "slope_x", "slope_emb", "frequency")
 
 
 @cache  # two tests look at each

@@ -47,7 +47,7 @@ def test_same_under_jit_and_vmap(case: Case) -> None:
 
 
 # What is float32 where bfloat16 comes in: sums of many numbers. All else has the type that comes in.
-WIDE = (".std_inv", ".rms_inv", ".norm_inv", ".lse", ".log_p", ".share", ".d", ".slope_emb", "dx.emb")
+WIDE = (".std_inv", ".rms_inv", ".norm_inv", ".lse", ".log_p", ".share", ".d", ".slope_emb", "dx.emb", ".frequency")
 
 
 def everything(case: Case, drawn, dy):

@@ -24,7 +24,7 @@ set = {{ "optimiser.lr" = 0.3 }}
 [factors.batch]
 set = {{ "training.batch" = 5 }}
 """
-TIMED = ("train_seconds", "seconds", "time")
+TIMED = ("train_seconds", "seconds", "compile_seconds", "time")
 
 
 @dataclass(frozen=True)

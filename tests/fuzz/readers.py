@@ -210,6 +210,26 @@ def text(folder: Path) -> Any:
     return load_text_file("text", folder / "text")
 
 
+def conversations(folder: Path) -> Any:
+    from glassformer.data.conversations import holds_conversations, load_conversations
+
+    holds_conversations(folder / "talk.jsonl")
+    return load_conversations("talk", folder / "talk.jsonl")
+
+
+def chat(folder: Path) -> Any:
+    from glassformer.data.chat_template import ChatTemplate
+    from glassformer.reading import read_text
+
+    return ChatTemplate.from_json(read_text(folder / "chat.json"), "chat.json")
+
+
+def hub_chat(folder: Path) -> Any:
+    from glassformer.hub.chat_files import read_chat
+
+    return read_chat(folder, {})
+
+
 def pairs(folder: Path) -> Any:
     from glassformer.data.text_pairs import holds_pairs, load_text_pairs
 
@@ -261,6 +281,9 @@ READERS: dict[str, Reader] = {
     "pairs": Reader("pairs-csv", "pairs.csv", pairs, TEXT, share=4),
     "pairs-tsv": Reader("pairs-tsv", "pairs.tsv", pairs, TEXT, share=2),
     "pairs-jsonl": Reader("pairs-jsonl", "pairs.jsonl", pairs, JSON, share=2),
+    "conversations": Reader("conversations", "talk.jsonl", conversations, JSON, share=2),
+    "chat": Reader("chat", "chat.json", chat, JSON, share=2),
+    "hub-chat": Reader("hub-chat", "tokenizer_config.json", hub_chat, JSON, share=2),
 }
 READERS = {name: reader for name, reader in READERS.items() if not reader.needs or find_spec(reader.needs)}
 
@@ -290,6 +313,15 @@ def write_seeds(root: Path) -> None:
     write(root / "pairs-csv/pairs.csv", 'prompt,answer\n"a, b",ü\nc,"d ""e"""\n'.encode())
     write(root / "pairs-tsv/pairs.tsv", "a\tü\r\nb\tc\r\n".encode())
     write(root / "pairs-jsonl/pairs.jsonl", b'{"prompt": "a", "answer": "b"}\n["c", "d"]\n')
+    talk = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
+    write(root / "conversations/talk.jsonl", talk * 2)
+    named = (
+        b'{"chat_template": [{"name": "default", "template": "a"}], "eos_token": {"content": "b"}, "bos_token": "c"}'
+    )
+    write(root / "hub-chat/tokenizer_config.json", named)
+    write(
+        root / "chat/chat.json", b'{"templates": {"default": "a"}, "special_tokens": {"bos_token": "b"}, "ends": [3]}'
+    )
     pixels = "AAECAwQFBgcICQoLDA0ODw=="
     for i, plain in enumerate(
         (

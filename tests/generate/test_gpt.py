@@ -1,5 +1,6 @@
 """GPT with a memory: the numbers of forward at every place, rows of any length side by side, the texts of others."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -7,11 +8,11 @@ import numpy as np
 import pytest
 
 from glassformer.errors import ShapeError
-from glassformer.generate import Sampling, continue_text
+from glassformer.generate import Sampling, continue_text, decoder_for, jax_decoder
 from glassformer.generate.decoder import Decoder, as_array, filled_up
 from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.layers import BandedAttention, BlockwiseAttention, LinearAttention, ReLU, Rotary
-from glassformer.models import GPT, RecurrentLM, Text
+from glassformer.models import GPT, Llama, RecurrentLM, Text
 
 from .theirs import TOKENISER, generated, gpt2_of_both
 
@@ -25,6 +26,8 @@ MODELS = {
     "window": GPT(**SIZES, depth=2, window=4, global_tokens=2, attend=BandedAttention(), checkpoint=True),
     "blockwise": GPT(**SIZES, depth=2, rotary=Rotary(), window=3, attend=BlockwiseAttention(block=4)),
     "linear": GPT(**SIZES, depth=2, attend=LinearAttention(block=4)),
+    "llama": Llama(TEXT, 12, 17, heads=6, key_heads=2, depth=2),
+    "qwen3": Llama(**SIZES, key_heads=1, head_width=6, depth=1, head_norm=True, bias="qkv", tied=False, window=4),
     "lstm": RecurrentLM(TEXT, width=11, hidden=11),
     "gru": RecurrentLM(TEXT, width=7, hidden=11, depth=1, cell="gru", tied=False, dropout=0.5),
     "rnn": RecurrentLM(TEXT, width=11, hidden=11, depth=3, cell="rnn"),
@@ -59,7 +62,8 @@ def assert_same(scores: np.ndarray, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_score_is_that_of_forward(name: str) -> None:
+def test_every_score_is_that_of_forward(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax_decoder, "FIRST_ROOM", 4)  # states grow on the way
     model = MODELS[name]
     decoder, params = decoder_of(model)
     tokens = tokens_of(3)
@@ -98,14 +102,26 @@ def test_the_last_place_can_be_used_and_none_beyond_it() -> None:
         decoder.step(full[:, 0])
 
 
-def test_a_recurrent_model_has_no_last_place() -> None:
-    model = MODELS["lstm"]
+@pytest.mark.parametrize("name", ["lstm", "blockwise", "qwen3"])
+def test_a_state_or_a_window_has_no_last_place(name: str) -> None:
+    """Rotary positions and a window: the cache rolls."""
+    model, length = MODELS[name], 20
     decoder, params = decoder_of(model)
-    tokens = tokens_of(1, 2 * TEXT.context)
-    decoder.start(tokens[:, :20], np.array([20]))
-    scores = [decoder.step(tokens[:, place])[0] for place in range(20, 26)]
-    longer = RecurrentLM(Text(TEXT.vocabulary, 26), width=11, hidden=11)
-    assert_same(np.array(scores), all_scores(longer, params, tokens)[0, 20:])
+    tokens = tokens_of(2, 2 * TEXT.context)
+    longer = replace(model, **{"text": Text(TEXT.vocabulary, 26)})
+    expected = all_scores(longer, params, tokens)
+    assert_same(decoder.start(tokens[:, :length], np.array([length, 1])), expected[[0, 1], [length - 1, 0]])
+    for step in range(26 - length):
+        scores = decoder.step(tokens[[0, 1], [length + step, 1 + step]])
+        assert_same(scores, expected[[0, 1], [length + step, 1 + step]])
+
+
+def test_a_short_text_in_a_long_context_takes_little_memory() -> None:
+    model = Llama(Text(19, 1 << 17), 12, 17, heads=6, key_heads=2, depth=1)
+    decoder = JaxDecoder(model, drawn(model))
+    decoder.start(tokens_of(1, 5), np.array([5]))
+    decoder.step(np.array([3]))
+    assert decoder.state.blocks[0].k.shape[1] == jax_decoder.FIRST_ROOM
 
 
 @pytest.mark.parametrize(
@@ -161,3 +177,24 @@ def test_greedy_text_is_that_of_transformers(settings: dict[str, Any], seed: int
     expected = [generated(theirs, TOKENISER.encode(text), repetition_penalty=penalty) for text in PROMPTS]
     assert found == [TOKENISER.decode(ids) for ids in expected]
     assert len(set(found)) == len(PROMPTS), "texts that are all alike show little"
+
+
+def test_a_left_padded_batch_of_transformers_for_64_tokens() -> None:
+    import torch
+
+    prompts, new = [TOKENISER.encode(text) for text in PROMPTS], 64
+    theirs, model, params = gpt2_of_both(1, n_positions=80, eos_token_id=None)
+    longest, threads = max(map(len, prompts)), torch.get_num_threads()
+    ids = torch.tensor([[0] * (longest - len(row)) + row for row in prompts])
+    seen = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in prompts])
+    torch.set_num_threads(1)
+    expected = theirs.generate(ids, attention_mask=seen, max_new_tokens=new, do_sample=False)[:, longest:].numpy()
+    torch.set_num_threads(threads)
+    assert all(len(set(row[-16:])) > 2 for row in expected.tolist())
+    for engine in ("native", "jax"):
+        decoder = decoder_for(model, params, engine)
+        scores, written = decoder.start(*as_array(prompts)), []
+        for _ in range(new):
+            written.append(scores.argmax(axis=-1))
+            scores = decoder.step(written[-1])
+        np.testing.assert_array_equal(np.stack(written, axis=1), expected)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer.errors import CheckpointError, SettingError
-from glassformer.generate.sampling import Sampling, drawn, penalised, top_k, top_p
+from glassformer.generate.sampling import Sampling, biased, drawn, min_p, penalised, top_k, top_p
 
 from .theirs import transformers
 
@@ -17,8 +17,8 @@ SCORES[3] = np.round(SCORES[3])
 WRITTEN = np.random.default_rng(1).integers(40, size=(5, 12))
 
 
-def generators(count: int, seed: int = 0) -> list[np.random.Generator]:
-    return [np.random.default_rng((seed, row)) for row in range(count)]
+def generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
 
 
 def theirs(name: str, *settings: Any) -> np.ndarray:
@@ -44,6 +44,20 @@ def test_top_p_is_that_of_transformers(p: float) -> None:
     assert np.array_equal(np.sort(ours), np.sort(expected))
 
 
+@pytest.mark.parametrize("p", [1e-6, 0.01, 0.3, 1.0])
+def test_min_p_is_that_of_transformers(p: float) -> None:
+    ours = [min_p(row, p) for row in SCORES]
+    assert np.array_equal(ours, theirs("MinPLogitsWarper", p))
+
+
+def test_the_bias_of_tokens_is_that_of_transformers() -> None:
+    bias = {3: -2.5, 0: 7.0, 39: -np.inf}
+    ours = [biased(row, bias) for row in SCORES]
+    assert np.array_equal(
+        ours, theirs("SequenceBiasLogitsProcessor", [[[token], value] for token, value in bias.items()])
+    )
+
+
 @pytest.mark.parametrize("penalty", [0.3, 1.0, 1.2, 5.0])
 def test_the_repetition_penalty_is_that_of_transformers(penalty: float) -> None:
     ours = [penalised(row, ids, penalty) for row, ids in zip(SCORES, WRITTEN.tolist(), strict=True)]
@@ -52,18 +66,21 @@ def test_the_repetition_penalty_is_that_of_transformers(penalty: float) -> None:
 
 
 def test_all_together_in_the_order_of_transformers() -> None:
-    settings = {"temperature": 0.6, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.5}
+    settings = {"temperature": 1.5, "top_k": 20, "top_p": 0.95, "min_p": 0.1, "repetition_penalty": 1.5}
+    bias = {int(token): value for token, value in zip(SCORES[4].argsort()[::-3], [-3.0, 2.0, 1.5, -0.5], strict=False)}
     library = transformers()
     import torch
 
-    config = library.GenerationConfig(do_sample=True, **settings)
+    config = library.GenerationConfig(
+        do_sample=True, sequence_bias=[[[token], value] for token, value in bias.items()], **settings
+    )
     model = library.GPT2LMHeadModel(library.GPT2Config(vocab_size=40, n_embd=4, n_head=1, n_layer=1))
     processors = model._get_logits_processor(generation_config=config, input_ids_seq_length=12)
-    assert len(processors) == 4
+    assert len(processors) == 6
     expected = processors(torch.tensor(WRITTEN), torch.tensor(SCORES)).numpy()
-    sampling = Sampling(**settings)
+    sampling = Sampling(**settings, logit_bias=bias)
     for row in (0, 2, 4):
-        ours = sampling.filtered(penalised(SCORES[row], WRITTEN[row].tolist(), 1.5))
+        ours = sampling.shaped(SCORES[row], WRITTEN[row].tolist())
         assert np.array_equal(ours > -np.inf, expected[row] > -np.inf)
         kept = ours > -np.inf
         assert 1 < kept.sum() < 20
@@ -89,22 +106,14 @@ def test_a_draw_falls_into_the_share_of_one_token(draw: float, token: int) -> No
     assert drawn(np.array([-np.inf, 0, -np.inf, np.log(3), -np.inf]), fixed) == token
 
 
-def test_greedy_takes_the_best_and_minds_the_penalty_only() -> None:
+def test_greedy_takes_the_best_and_minds_penalty_and_bias_only() -> None:
     scores = np.array([[1.0, 3.0, 2.5], [-1.0, -2.0, -3.0]], np.float32)
-    greedy = Sampling(greedy=True, temperature=9, top_k=1, top_p=0.01)
-    assert greedy.choose(scores, [[], []], generators(2)).tolist() == [1, 0]
+    greedy = Sampling(greedy=True, temperature=9, top_k=1, top_p=0.01, min_p=0.9)
+    assert [greedy.choose(row, [], generator(0)) for row in scores] == [1, 0]
     shy = Sampling(greedy=True, repetition_penalty=1.5)
-    assert shy.choose(scores, [[1, 1], [2]], generators(2)).tolist() == [2, 0]
-
-
-def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
-    sampling = Sampling(temperature=2)
-    scores = SCORES[[0, 4, 0]]
-    together = [sampling.choose(scores, [[]] * 3, given).tolist() for given in [generators(3)] for _ in range(20)]
-    given = [np.random.default_rng((0, 2))]
-    alone = [sampling.choose(scores[2:], [[]], given).tolist() for _ in range(20)]
-    assert [row[2:] for row in together] == alone
-    assert [row[0] for row in together] != [row[2] for row in together], "equal rows still differ"
+    assert [shy.choose(*row, generator(0)) for row in zip(scores, [[1, 1], [2]], strict=True)] == [2, 0]
+    led = Sampling(greedy=True, logit_bias={1: -1.0, 2: 1.5})
+    assert [led.choose(row, [], generator(0)) for row in scores] == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +126,9 @@ def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
         ({"top_p": 0.0}, "top_p is 0.0, expected a share above 0 and up to 1"),
         ({"top_p": 1.01}, "top_p is 1.01"),
         ({"top_p": float("nan")}, "top_p is nan"),
+        ({"min_p": -0.1}, "min_p is -0.1, expected a share from 0 to 1"),
+        ({"min_p": 1.1}, "min_p is 1.1"),
+        ({"min_p": float("nan")}, "min_p is nan"),
         ({"top_k": -1}, "top_k is -1, expected 0 or more"),
         ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0, expected a number above 0"),
         ({"repetition_penalty": float("nan")}, "repetition_penalty is nan"),
@@ -129,4 +141,4 @@ def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
 
 def test_scores_that_are_no_numbers() -> None:
     with pytest.raises(CheckpointError, match="not numbers"):
-        Sampling().choose(np.array([[0.0, np.nan]]), [[]], generators(1))
+        Sampling().choose(np.array([0.0, np.nan]), [], generator(0))

@@ -1,5 +1,6 @@
 """Text in, text out: what is told and when, where rows end, and what is refused before anything is computed."""
 
+import math
 from typing import Any
 
 import jax
@@ -13,7 +14,9 @@ from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.errors import DataError, SettingError, ShapeError
 from glassformer.generate import Sampling, continue_text
 from glassformer.generate.jax_decoder import JaxDecoder
-from glassformer.generate.text import first_in_view
+from glassformer.generate.logit_bias import split
+from glassformer.generate.prompts import to_continue
+from glassformer.generate.text import Writing, first_in_view, write
 from glassformer.generate.text_stream import UntilStop, WholeCharacters
 from glassformer.models import GPT, Text
 from glassformer.names import named_leaves, with_leaves
@@ -250,3 +253,90 @@ def test_a_model_with_fewer_symbols_or_many_more_is_refused() -> None:
 
 def test_no_prompts_no_texts() -> None:
     assert written(scripted("a"), []) == []
+
+
+def test_a_text_that_is_over_does_not_fill_the_context(decoder: JaxDecoder) -> None:
+    """The first prompt has room for two tokens, is over at once, and the others go on for many."""
+    sampling = Sampling(greedy=True, logit_bias={"<end>": -float("inf")})
+    how = [Writing(length, sampling) for length in (1, 20, 9)]
+    prompts = ["a" * 30, "the cat", "b"]
+    rows = write(decoder, TOKENISER, to_continue(decoder, TOKENISER, prompts, 20), how)
+    alone = [
+        continue_text(decoder, TOKENISER, [prompt], length=one.length, sampling=sampling)[0]
+        for prompt, one in zip(prompts, how, strict=True)
+    ]
+    assert [row.text for row in rows] == alone
+    assert [len(row.written) for row in rows] == [1, 20, 9]
+
+
+def test_rows_of_one_batch_have_their_own_settings(decoder: JaxDecoder) -> None:
+    how = [
+        Writing(9, Sampling(temperature=1.5), seed=4),
+        Writing(15, Sampling(temperature=0.5, min_p=0.02), seed=4, stop=("e",)),
+        Writing(6, Sampling(greedy=True, logit_bias={"t": 4})),
+    ]
+    ended: list[int] = []
+    read = to_continue(decoder, TOKENISER, PROMPTS, 15)
+    rows = write(decoder, TOKENISER, read, how, on_row=lambda i, row: ended.append(i))
+    for prompt, one, row in zip(read, how, rows, strict=True):
+        (alone,) = write(decoder, TOKENISER, [prompt], [one])
+        assert (row.text, row.written, row.why) == (alone.text, alone.written, alone.why)
+    assert sorted(ended) == [0, 1, 2]
+    assert len(rows[ended[0]].written) <= len(rows[ended[1]].written) <= len(rows[ended[2]].written)
+
+
+def test_one_number_names_a_text(decoder: JaxDecoder) -> None:
+    together = continue_text(decoder, TOKENISER, ["the cat"] * 3, length=12, sampling=WARM, seed=5)
+    for i, text in enumerate(together):
+        assert continue_text(decoder, TOKENISER, ["the cat"], length=12, sampling=WARM, seed=5 + i) == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "why"),
+    [("one", {}, "end"), ("one two", {"length": 3}, "length"), ("one. two", {"stop": (".",)}, "stop")],
+)
+def test_why_a_text_ended(text: str, settings: dict[str, Any], why: str) -> None:
+    decoder = scripted(text)
+    read = to_continue(decoder, TOKENISER, ["x"], 40)
+    (row,) = write(decoder, TOKENISER, read, [Writing(**{"length": 40, "sampling": GREEDY} | settings)])
+    assert (row.text, row.why) == ("one", why)
+
+
+@pytest.mark.parametrize(
+    "bias", [{"b": -math.inf}, {"b": "-inf"}, {TOKENISER.encode("b")[0]: -99}, {'"b"': -99.0}, {"5": 0, "b": -99}]
+)
+def test_a_bias_by_id_or_by_text(bias: dict[Any, float]) -> None:
+    texts = written(scripted("abc"), ["x"], sampling=Sampling(greedy=True, logit_bias=bias), length=3)
+    assert texts[0][0] == "a"
+    assert texts[0][1] != "b"
+
+
+@pytest.mark.parametrize(
+    ("bias", "message"),
+    [
+        ({"the": -5}, r"'the' is no token of the model, .* made of \d+ = 't', \d+ = 'h', \d+ = 'e'$"),
+        ({"": 1}, "it is made of nothing"),
+        ({"ß": 1}, "'ß' is no token"),
+        ({"34": 1}, "token 34 came, the tokeniser has 34, from 0 on"),
+        ({-1: 1}, "token -1 came"),
+        ({"9" * 5000: 1}, "'999.* is no token of the model"),
+        ({'"a': 1}, "expected a text in quotes"),
+        ({"a": "much"}, "'much' came for 'a', expected a number, such as -5, or -inf"),
+        ({"a": math.nan}, "nan came for 'a'"),
+        ({"a": math.inf}, "inf came for 'a'"),
+        ({"a": True}, "True came for 'a'"),
+        (dict.fromkeys(range(34), -math.inf), "all 34 tokens are forbidden"),
+    ],
+)
+def test_a_bias_that_cannot_be(bias: dict[Any, Any], message: str) -> None:
+    decoder = scripted("a")
+    with pytest.raises(SettingError, match=message):
+        written(decoder, ["a"], sampling=Sampling(logit_bias=bias))
+    assert decoder.steps == -1
+
+
+def test_a_bias_on_the_command_line() -> None:
+    assert [split(text) for text in ("17=-5", " the=-inf", "==2")] == [("17", -5), (" the", -math.inf), ("=", 2)]
+    for text in ("17", "=3", "a=b", ""):
+        with pytest.raises(SettingError, match="expected TOKEN=BIAS"):
+            split(text)

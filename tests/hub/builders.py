@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,52 @@ import jax
 import numpy as np
 from safetensors.numpy import save_file
 
-from glassformer.hub import bert, gpt2, t5, vit
-from glassformer.models import BERT, GPT, T5, BERTFor, Images, MaskedHead, TagHead, Text, ViT
+from glassformer.hub import bert, distilbert, gpt2, llama, roberta, t5, vit
+from glassformer.layers import ReLU
+from glassformer.models import BERT, GPT, T5, BERTFor, ClassHead, Images, Llama, MaskedHead, TagHead, Text, ViT
 
 WORDS = Text(vocabulary=11, context=9)
 READER = BERT(WORDS, segments=3, width=6, hidden=7, heads=2, depth=1)
+DISTILLED = replace(READER, segments=0, pooler=ReLU())
+DEIT = ViT(
+    Images((8, 4, 3), classes=3, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+    patch_size=4,
+    width=6,
+    hidden=7,
+    heads=2,
+    with_class_token=True,
+    distillation="token",
+)
 MODELS: dict[str, Any] = {
     "gpt2": GPT(WORDS, width=6, hidden=7, heads=2, depth=1),
     "bert": BERTFor(READER, TagHead(6, classes=3)),
     "masked": BERTFor(READER, MaskedHead(6, 11)),
+    "llama": Llama(WORDS, width=6, hidden=7, heads=3, key_heads=1, depth=1),
+    "mistral": Llama(WORDS, width=6, hidden=7, heads=3, key_heads=1, depth=1, tied=False, window=4),
+    "qwen2": Llama(WORDS, width=8, hidden=7, heads=4, key_heads=2, depth=1, bias="qkv"),
+    "qwen3": Llama(WORDS, width=6, hidden=7, heads=2, key_heads=1, head_width=4, depth=1, head_norm=True, tied=False),
+    "roberta": BERTFor(replace(READER, first_position=2), TagHead(6, classes=3)),
+    "distilbert": BERTFor(DISTILLED, ClassHead(6, classes=3, activation=ReLU())),
     "t5": T5(WORDS, width=6, hidden=7, heads=2, head_width=5, depth=1),
+    "deit": DEIT,
+    "teacher": replace(DEIT, distillation="head"),
     "vit": ViT(Images((8, 4, 3), classes=3), patch_size=4, width=6, hidden=7, heads=2, with_class_token=True),
 }
-MODULES: dict[str, Any] = {"gpt2": gpt2, "bert": bert, "masked": bert, "t5": t5, "vit": vit}
+MODULES: dict[str, Any] = {
+    "gpt2": gpt2,
+    "bert": bert,
+    "masked": bert,
+    "llama": llama,
+    "mistral": llama,
+    "qwen2": llama,
+    "qwen3": llama,
+    "roberta": roberta,
+    "distilbert": distilbert,
+    "t5": t5,
+    "deit": vit,
+    "teacher": vit,
+    "vit": vit,
+}
 
 
 def drawn(model: Any) -> Any:

@@ -18,14 +18,26 @@ from safetensors.numpy import load_file, save_file
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.data.tokeniser_training import Characters
 from glassformer.errors import CheckpointError, DataError, FileError, GlassformerError, SettingError, ShapeError
-from glassformer.hub import bert, gpt2, safe_files, vit
+from glassformer.hub import bert, distilbert, gpt2, roberta, safe_files, vit
 from glassformer.hub.folder import read_folder, write_folder
-from glassformer.layers import Attention, BlockwiseAttention, LinearAttention
-from glassformer.models import MLP, ViT
+from glassformer.layers import Attention, BlockwiseAttention, LinearAttention, ReLU
+from glassformer.models import MLP, BERTFor, ClassHead, MaskedHead, ViT
 from glassformer.train.tasks import Embed
 
-from .builders import MODELS, READER, build, build_shards, drawn, halves, raw_safetensors, tensors_of, write_json
+from .builders import (
+    DISTILLED,
+    MODELS,
+    READER,
+    build,
+    build_shards,
+    drawn,
+    halves,
+    raw_safetensors,
+    tensors_of,
+    write_json,
+)
 
+LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
 NO_FILE = "no tokeniser: the model takes and gives the numbers of symbols"
 
 
@@ -36,12 +48,12 @@ def equal(one: Any, other: Any) -> None:
 @pytest.mark.parametrize("kind", MODELS)
 def test_there_and_back(kind: str, tmp_path: Path) -> None:
     model, params = MODELS[kind], drawn(MODELS[kind])
-    classes = ("cat", "dog", "Löwe") if kind in ("bert", "vit") else ()
+    classes = ("cat", "dog", "Löwe") if kind not in ("gpt2", *LLAMAS, "masked", "t5") else ()
     write_folder(tmp_path / "out", model, params, classes=classes)
     found = read_folder(tmp_path / "out")
     assert found.model == model
     assert found.classes == classes
-    assert found.notes == ([] if kind == "vit" else [NO_FILE])
+    assert found.notes == ([] if kind in ("vit", "deit", "teacher") else [NO_FILE])
     equal(found.params, jax.tree.map(np.asarray, params))
     with safe_open(tmp_path / "out/model.safetensors", framework="numpy") as file:
         assert file.metadata() == {"format": "pt"}
@@ -56,7 +68,7 @@ def test_a_folder_that_holds_a_model_is_not_written_to(tmp_path: Path) -> None:
 
 
 def test_models_without_a_counterpart_are_not_written(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"MLP has no counterpart .*BERTFor, GPT, T5, ViT"):
+    with pytest.raises(SettingError, match=r"MLP has no counterpart .*BERTFor, GPT, Llama, T5, ViT"):
         write_folder(tmp_path, MLP(), None)
     mean = ViT()
     with pytest.raises(SettingError, match="reads a class token; a model that averages"):
@@ -67,7 +79,11 @@ def test_models_without_a_counterpart_are_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"model_type": None}, SettingError, "model_type: is missing, supported: gpt2, bert, t5, vit"),
+        (
+            {"model_type": None},
+            SettingError,
+            "model_type: is missing, supported: gpt2, llama, .*, qwen3, bert, roberta, .*, vit, deit",
+        ),
         ({"model_type": "gpt3"}, SettingError, r"model_type: 'gpt3' came \(did you mean 'gpt2'\?\), supported"),
         ({"model_type": ["gpt2"]}, SettingError, r"model_type: \['gpt2'\] came"),
         ({"n_embd": None}, SettingError, "n_embd: is missing, and has no usual value"),
@@ -114,6 +130,54 @@ def test_settings_that_cannot_be(changes: dict[str, Any], error: type[Exception]
         ("bert", {"hidden_size": 10**12}, "hidden_size: 1000000000000 came"),
         ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type: 'relative_key' came, only"),
         ("bert", {"architectures": ["BertForMultipleChoice"]}, "architecture: 'BertForMultipleChoice' came"),
+        ("llama", {"mlp_bias": True}, "mlp_bias: True came, only False is supported"),
+        (
+            "llama",
+            {"quantization_config": {"bits": 4}},
+            "quantization_config: {'bits': 4} came, only None is supported",
+        ),
+        ("llama", {"hidden_act": "swish"}, "hidden_act: 'swish' came"),
+        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor: 0.5 came, only 1.0 is supported"),
+        ("llama", {"rope_theta": -1}, "rope_theta: -1 came, expected a number above 0"),
+        (
+            "llama",
+            {"rope_scaling": {"type": "longrope"}},
+            "rope_type: 'longrope' came, known: default, linear, dynamic",
+        ),
+        ("llama", {"rope_scaling": {"type": "linear"}}, "rope_scaling.factor: is missing, and has no usual value"),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 0.5}}, "factor 0.5 came, expected 1 or more"),
+        (
+            "llama",
+            {"rope_scaling": {"mrope_section": [1]}},
+            r"rope_scaling.mrope_section: \[1\] came, which rope of type",
+        ),
+        (
+            "llama",
+            {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "beta_fast": 0.5}},
+            "expected 0 < slow < fast",
+        ),
+        ("llama", {"rope_scaling": [1]}, r"rope_scaling: \[1\] came, expected settings by name"),
+        ("qwen3", {"use_sliding_window": True, "layer_types": ["a", "b"]}, "layer_types: .*only blocks of one kind"),
+        ("qwen3", {"architectures": ["Qwen3Model"]}, "architecture: 'Qwen3Model' came, known: Qwen3ForCausalLM"),
+        ("llama", {"num_hidden_layers": 0}, "num_hidden_layers: 0 came, expected a whole number from 1"),
+        ("llama", {"vocab_size": 10**9}, "vocab_size: 1000000000 came, expected a whole number from 1 to 16,777,216"),
+        ("llama", {"architectures": ["LlamaForSequenceClassification"]}, "came, known: LlamaForCausalLM"),
+        ("mistral", {"sliding_window": 0}, "sliding_window: 0 came, expected a whole number from 1"),
+        ("qwen2", {"attention_dropout": 2}, "attention_dropout: 2 came, expected a number from 0 to 1"),
+        ("deit", {"architectures": ["DeiTForMaskedImageModeling"]}, "architecture: 'DeiTForMaskedImageModeling' came"),
+        ("deit", {"hidden_act": "relu"}, "hidden_act: 'relu' came, only 'gelu' is supported"),
+        ("roberta", {"pad_token_id": 11}, "pad_token_id: 11 came, expected a symbol of the vocabulary, 0 to 10"),
+        ("roberta", {"pad_token_id": -1}, "pad_token_id: -1 came, expected a whole number from 0 to"),
+        ("roberta", {"max_position_embeddings": 2}, "max_position_embeddings: 2 came, expected more than 2: positions"),
+        ("roberta", {"is_decoder": True}, "is_decoder: True came, only False is supported"),
+        (
+            "roberta",
+            {"architectures": ["RobertaForCausalLM"]},
+            "architecture: 'RobertaForCausalLM' came, known|did you",
+        ),
+        ("distilbert", {"dim": None}, "dim: is missing"),
+        ("distilbert", {"activation": "swish"}, "activation: 'swish' came"),
+        ("distilbert", {"architectures": ["DistilBertForMultipleChoice"]}, "'DistilBertForMultipleChoice' came"),
         ("t5", {"d_kv": 10**9}, "d_kv: 1000000000 came"),
         ("t5", {"feed_forward_proj": "gated-swish"}, "feed_forward_proj: 'swish' came"),
         ("t5", {"architectures": ["T5EncoderModel"]}, "architecture: 'T5EncoderModel' came, known: T5ForCondition"),
@@ -129,6 +193,61 @@ def test_settings_that_cannot_be(changes: dict[str, Any], error: type[Exception]
 def test_settings_of_the_others(kind: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=message):
         read_folder(build(tmp_path, kind, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bias": True, "window": 3}, "mistral has no biases such as bias = True"),
+        ({"bias": "qkv", "head_norm": True}, "qwen3 has no biases such as bias = 'qkv'"),
+        ({"window": 3, "global_tokens": 1}, "no global tokens"),
+        ({"attend": LinearAttention()}, "no linear attention"),
+    ],
+    ids=str,
+)
+def test_llamas_without_a_counterpart(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    model = replace(MODELS["llama"], **changes)
+    with pytest.raises(SettingError, match=message):
+        write_folder(tmp_path, model, drawn(model))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("llama", {"num_attention_heads": 4, "head_dim": None}, "width 6, 4 heads and 1 key heads do not divide"),
+        ("qwen2", {"num_key_value_heads": 3}, "width 8, 4 heads and 3 key heads do not divide; expected key heads"),
+        ("mistral", {"head_dim": 3}, "heads of width 3 have no halves; expected an even width"),
+        (
+            "llama",
+            {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
+            "dynamic rope scaling: heads of width 2 have one pair, expected 4 or more",
+        ),
+        ("roberta", {"num_attention_heads": 4}, "width 6 does not divide into 4 heads"),
+        ("distilbert", {"n_heads": 4}, "width 6 does not divide into 4 heads"),
+        ("deit", {"num_attention_heads": 5}, "width 6 does not divide into 5 heads"),
+    ],
+    ids=str,
+)
+def test_heads_that_do_not_divide(kind: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ShapeError, match=rf"config\.json: .*{message}"):
+        read_folder(build(tmp_path, kind, **changes))
+
+
+def test_positions_begin_behind_the_symbol_that_pads(tmp_path: Path) -> None:
+    """In a RoBERTa: a tokeniser that pads with another one would shift them."""
+    own = Characters().train(["abc"])
+    assert own.id_of("pad") == 0
+    message = "pad_token_id: the tokeniser pads with 0, the model with 1, behind which its positions begin"
+    (build(tmp_path / "in", "roberta") / "tokenizer.json").write_text(own.to_json())
+    with pytest.raises(SettingError, match=rf"config\.json: {message}"):
+        read_folder(tmp_path / "in")
+    model = MODELS["roberta"]
+    with pytest.raises(SettingError, match=message):
+        write_folder(tmp_path / "out", model, drawn(model), tokeniser_json=own.to_json())
+    assert not (tmp_path / "out").exists()
+    model = replace(model, bert=replace(model.bert, first_position=1))
+    write_folder(tmp_path / "out", model, drawn(model), tokeniser_json=own.to_json())
+    assert read_folder(tmp_path / "out").model == model
 
 
 def test_an_image_that_does_not_divide(tmp_path: Path) -> None:
@@ -340,7 +459,9 @@ def test_heads_of_bert(tmp_path: Path) -> None:
         SettingError, match=r"head of BertForMaskedLM is not in the file: cls.predictions.*ask for a new"
     ):
         read_folder(tmp_path / "lost")
-    with pytest.raises(SettingError, match="architecture: 'BertForMaskedLM' came for gpt2; only bert has heads"):
+    with pytest.raises(
+        SettingError, match="architecture: 'BertForMaskedLM' came for gpt2; only bert, roberta, distilbert have heads"
+    ):
         read_folder(build(tmp_path / "gpt"), architecture=bert.MASKED)
 
 
@@ -358,21 +479,23 @@ def test_a_tensor_in_two_spellings_is_not_guessed(tmp_path: Path) -> None:
         ({}, (0.5, 0.5)),
         ({"image_mean": [0.1] * 3, "image_std": [0.2] * 3}, (0.1, 0.2)),
         ({"do_normalize": False}, (0.0, 1.0)),
+        ({"image_mean": [0.4, 0.5, 0.6], "image_std": [0.1, 0.2, 0.3]}, ((0.4, 0.5, 0.6), (0.1, 0.2, 0.3))),
+        ({"image_mean": [0.4, 0.5, 0.6]}, ((0.4, 0.5, 0.6), 0.5)),
         ({"do_rescale": False, "image_mean": 127.5, "image_std": 51}, (0.5, 0.2)),
     ],
     ids=str,
 )
-def test_how_pixels_are_spread(given: dict[str, Any], expected: tuple[float, float], tmp_path: Path) -> None:
+def test_how_pixels_are_spread(given: dict[str, Any], expected: tuple[Any, Any], tmp_path: Path) -> None:
     write_json(build(tmp_path, "vit") / "preprocessor_config.json", given)
     images = read_folder(tmp_path).model.images
-    assert (images.mean, images.std) == pytest.approx(expected, rel=1e-12)
+    assert images.mean == pytest.approx(expected[0], rel=1e-12)
+    assert images.std == pytest.approx(expected[1], rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"image_mean": [0.485, 0.456, 0.406]}, "image_mean: .*0.456.* came, only one value for all channels"),
-        ({"image_std": [0.5, 0.5, 0.0]}, "image_std: .* only one value for all channels"),
+        ({"image_std": [0.5, 0.5, 0.0]}, r"image_std: \[0.5, 0.5, 0.0\] came, expected a number above 0"),
         ({"image_std": 0}, "image_std: 0 came, expected a number above 0"),
         ({"image_mean": "grey"}, "image_mean: 'grey' came, expected a number for each channel"),
         ({"rescale_factor": -1}, "rescale_factor: -1 came"),
@@ -412,6 +535,33 @@ def test_what_published_models_do_not_have_is_refused(module: Any, model: Any) -
         module.config_of(replace(model, attend=LinearAttention()))
     with pytest.raises(SettingError, match="the published models have no window; a model with a window of 3 has no"):
         module.config_of(replace(model, window=3))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (replace(READER, pooler=ReLU()), "have Tanh in their pooler; a model with ReLU"),
+        (replace(DISTILLED, eps=1e-5), "is a DistilBERT there: with eps=1e-12, ReLU .*; one with 1e-05, ReLU"),
+        (replace(READER, segments=0), "one with 1e-12, Tanh, positions from 0 has no place"),
+        (BERTFor(DISTILLED, ClassHead(6, classes=3)), "a class head with Tanh came, and the model's pooler has ReLU"),
+        (BERTFor(READER, MaskedHead(6, 11, activation=ReLU())), "a masked head with ReLU.* came; there it has GELU"),
+    ],
+    ids=["pooler", "eps", "segments", "class head", "masked head"],
+)
+def test_encoders_without_a_place(model: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=message):
+        write_folder(tmp_path, model, drawn(model))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_trains_otherwise_in_encoders_is_said(tmp_path: Path) -> None:
+    spans = build(tmp_path / "spans", "distilbert", qa_dropout=0.1, sinusoidal_pos_embds=True)
+    notes = read_folder(spans, architecture=distilbert.SPANS).notes
+    assert notes[0] == "in training only: qa_dropout is 0.1 there and 0 here"
+    assert notes[1].startswith("in training only: positions learn here")
+    classes = build(tmp_path / "classes", "roberta", classifier_dropout=0.2)
+    notes = read_folder(classes, architecture=roberta.CLASSES).notes
+    assert notes[0].startswith("in training only: the class head drops out of the first token there")
 
 
 def test_tokenizer_json(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from glassformer.hub import onnx_file
 from glassformer.hub.onnx_file import Given, feed, given_to, input_names, onnx_model, session, write_onnx
 from glassformer.hub.onnx_graph import Graph
 from glassformer.layers import FirstToken, positions
+from glassformer.layers.rope_scaling import DynamicScaling, LinearScaling, Llama3Scaling, YarnScaling
 from glassformer.models import (
     BERT,
     GPT,
@@ -26,6 +27,7 @@ from glassformer.models import (
     ClassHead,
     Columns,
     Images,
+    Llama,
     MaskedHead,
     Network,
     PatchAttention,
@@ -51,6 +53,7 @@ onnx = pytest.importorskip("onnx")
 
 PICTURES = Images((8, 12, 3), classes=5, mean=0.2, std=0.3)
 WORDS = Text(vocabulary=11, context=9)
+CHANNELS = dataclasses.replace(PICTURES, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 READER = BERT(WORDS, segments=3, width=6, hidden=7, heads=2, depth=2)
 
 
@@ -95,6 +98,8 @@ class Own(Network):
 MODELS: dict[str, Any] = {
     "vit": ViT(PICTURES, width=6, hidden=7, heads=2, depth=2, dropout=0.5),
     "vit, class token": ViT(PICTURES, width=6, hidden=7, heads=1, with_class_token=True),
+    "deit": ViT(CHANNELS, width=6, hidden=7, heads=1, with_class_token=True, distillation="token"),
+    "deit, two heads": ViT(PICTURES, width=6, hidden=7, heads=1, with_class_token=True, distillation="head"),
     "vit, float images": ViT(dataclasses.replace(PICTURES, dtype="float32"), width=6, hidden=7, heads=3),
     "mlp": MLP(PICTURES, hidden=(7, 6)),
     "patch attention": PatchAttention(PICTURES, width=6, hidden=7),
@@ -104,6 +109,8 @@ MODELS: dict[str, Any] = {
     "iris, as it comes": TinyIris(Columns(count=5, classes=2), tokens=3, width=6, heads=3),
     "bert": READER,
     "bert, classes": BERTFor(READER, ClassHead(6, 3)),
+    "roberta, tags": BERTFor(dataclasses.replace(READER, first_position=2), TagHead(6, 4)),
+    "distilbert, classes": BERTFor(dataclasses.replace(READER, segments=0), ClassHead(6, 3, activation=layers.ReLU())),
     "bert, tags": BERTFor(READER, TagHead(6, 4)),
     "bert, spans": BERTFor(READER, SpanHead(6)),
     "bert, vectors": BERTFor(READER, VectorHead()),
@@ -120,6 +127,31 @@ MODELS: dict[str, Any] = {
     "gpt, banded": GPT(
         WORDS, width=6, hidden=7, heads=3, depth=2, attend=layers.BandedAttention(), window=3, global_tokens=2
     ),
+    "llama": Llama(
+        WORDS,
+        10,
+        7,
+        heads=6,
+        key_heads=2,
+        head_width=4,
+        depth=2,
+        rotary=layers.ScaledRotary(YarnScaling(3.0, context=5)),
+    ),
+    "llama, biases, own head": Llama(
+        WORDS,
+        12,
+        7,
+        heads=6,
+        key_heads=3,
+        depth=1,
+        bias="qkv",
+        tied=False,
+        rotary=layers.ScaledRotary(Llama3Scaling(context=40), 50.0),
+    ),
+    "llama, all biases": Llama(
+        WORDS, 12, 7, heads=3, key_heads=1, depth=1, bias=True, rotary=layers.ScaledRotary(LinearScaling(3.0))
+    ),
+    "llama, norms of q and k, window": Llama(WORDS, 12, 7, heads=6, key_heads=2, depth=1, head_norm=True, window=3),
     "bert, blockwise, window": dataclasses.replace(READER, attend=layers.BlockwiseAttention(block=4), window=2),
     "vit, window, checkpoint": ViT(PICTURES, width=6, hidden=7, heads=1, window=3, checkpoint=True),
     "own": Own(),
@@ -156,7 +188,7 @@ def far(found: np.ndarray, expected: np.ndarray) -> float:
 def answering(model: Any, proto: Any) -> Callable[[Given], np.ndarray]:
     pytest.importorskip("onnxruntime")
     names, runtime = input_names(model, given_to(model)), session(proto.SerializeToString())
-    return lambda given: runtime.run(None, feed(names, given))[0]
+    return lambda given: runtime.run(None, feed(runtime, names, given))[0]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -211,8 +243,8 @@ def test_every_preset_is_covered_or_refused_by_name(name: str) -> None:
     model: Any = preset(name).model
     if isinstance(model.input, Text):
         model = dataclasses.replace(model, text=WORDS)
-    if name.startswith("gpt2-"):  # the layers are what is looked for
-        model = dataclasses.replace(model, width=16, hidden=32, heads=2, depth=1)
+    if name.startswith(("gpt2-", "smollm-")):  # the layers are what is looked for
+        model = dataclasses.replace(model, width=18, hidden=32, heads=3, depth=1)
     refused = {"t5-nano": r"no RelativeBias yet \(encoder\.bias\)", "lstm-nano": r"no LSTM yet \(reader\.cells\.0\)"}
     if name in refused:
         with pytest.raises(EngineError, match=refused[name]):
@@ -302,6 +334,15 @@ def test_a_mask_that_is_computed_otherwise_is_refused() -> None:
 
     model = Upside(WORDS, width=6, hidden=7, heads=2, depth=1)
     with pytest.raises(EngineError, match=r"no bool of shape \(1, 9\) made by not yet \(in blocks\.0\.attn\)"):
+        onnx_model(model, drawn(model))
+
+
+def test_a_dynamic_rope_is_refused_by_name() -> None:
+    """Its frequencies follow from the length of each text."""
+    model = Llama(WORDS, 12, 7, heads=3, key_heads=1, depth=1, rotary=layers.ScaledRotary(DynamicScaling(2.0, 5)))
+    with pytest.raises(
+        EngineError, match=r"no rotary positions that depend on the length of a text yet \(blocks\.0\.attn\.rotary_q\)"
+    ):
         onnx_model(model, drawn(model))
 
 

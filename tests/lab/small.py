@@ -15,7 +15,7 @@ FACTORS = """
 [factors.fast]
 subject = "rate"
 hypothesis = "the learning rate is too small"
-set = { "optimiser.lr" = 0.3 }
+set = { "optimiser.lr" = 0.1 }
 
 [factors.batch]
 set = { "training.batch" = 5 }
@@ -69,4 +69,4 @@ def numbers_of(study: Path) -> dict[tuple[str, int], dict[str, Any]]:
 
 def untimed(record: Record | dict[str, Any]) -> dict[str, Any]:
     plain = asdict(record) if isinstance(record, Record) else record
-    return {name: value for name, value in plain.items() if name != "seconds"}
+    return {name: value for name, value in plain.items() if name not in ("seconds", "compile_seconds")}

@@ -9,6 +9,7 @@ from scipy import stats
 
 from glassformer.lab.cells import Cell, Comparison, additions, cell, on_top, pairs, removals
 from glassformer.lab.plan import Plan, parse
+from glassformer.lab.rates import rate
 from glassformer.lab.record import Record
 from glassformer.lab.study import Effect, Finding, Rank, Study, Summary, Verdict
 
@@ -96,7 +97,7 @@ EFFECTS: dict[str, tuple[float, float, Verdict]] = {  # points, their spread ove
     "rate 0.001": (-19.2, 1.2, "hurts"),
     "wide": (6.8, 3.9, "contributes"),
     "batch 16": (7.4, 4.2, "contributes"),
-    "batch 128": (-1.1, 2.8, "not distinguishable"),
+    "batch 128": (-1.1, 2.8, "no effect"),
     "label smoothing": (0.35, 0.4, "not decided"),
     "MLP of the same size": (52.3, 1.1, "explains"),
     "as published: wide": (6.7, 4.0, "contributes"),
@@ -108,12 +109,12 @@ LATER: dict[str, tuple[float, float, Verdict]] = {  # the same on top of the fir
 FIRST = ("positions sinusoidal", "rate 0.1", "wide", "batch 16")
 RANKS = (
     Rank("rate 0.1", 1, 1, 1),
-    Rank("positions sinusoidal", 2, 3, 2),
-    Rank("rate 0.03", 2, 3, 3),
-    Rank("batch 16", 4, 5, 4),
-    Rank("wide", 4, 5, 5),
-    Rank("label smoothing", 6, 7, 6),
-    Rank("batch 128", 6, 7, 7),
+    Rank("positions sinusoidal", 2, 3, 2, ("rate 0.03",)),
+    Rank("rate 0.03", 2, 3, 3, ("positions sinusoidal",)),
+    Rank("batch 16", 4, 5, 4, ("wide",)),
+    Rank("wide", 4, 5, 5, ("batch 16",)),
+    Rank("label smoothing", 6, 7, 6, ("batch 128",)),
+    Rank("batch 128", 6, 7, 7, ("label smoothing",)),
     Rank("positions zero", 8, 8, 8),
     Rank("rate 0.001", 9, 9, 9),
 )
@@ -168,10 +169,9 @@ class Made:
             self.record(made, seed, float(np.clip(score, 2, 99.9)), diverges and i % 3 != 1)
             for i, (seed, score) in enumerate(zip(self.plan.seeds, self.start + gain, strict=True))
         )
-        well = [record for record in records if not record.failed]
         measure = self.plan.group(made.group).measure
-        scores = np.array([100 * (r.test if measure == "test" else r.validation[-1]) for r in well])  # type: ignore
-        return summary(made, records, scores)
+        raw = [0.1 if r.failed else r.test if measure == "test" else r.validation[-1] for r in records]
+        return summary(made, records, 100 * np.array(raw, float))
 
     def record(self, made: Cell, seed: int, score: float, failed: bool) -> Record:
         machine = "NVIDIA H200" if made.group else "AMD EPYC 9454, 2 cores"
@@ -209,12 +209,13 @@ def summary(made: Cell, records: tuple[Record, ...], scores: np.ndarray) -> Summ
     mean = float(scores.mean()) if n else math.nan
     spread = float(scores.std(ddof=1)) if n > 1 else math.nan
     half = float(stats.t.ppf(0.975, n - 1)) * spread / math.sqrt(n) if n > 1 else math.nan
-    return Summary(made, records, scores, mean, spread, mean - half, mean + half)
+    failed = sum(bool(record.failed) for record in records)
+    return Summary(made, records, scores, mean, spread, mean - half, mean + half, rate(failed, n) if failed else None)
 
 
 def decided(made: Made, comparison: Comparison) -> Finding:
     without, with_ = (
-        {r.seed: s for r, s in zip([r for r in one.records if not r.failed], one.scores.tolist(), strict=True)}
+        {r.seed: s for r, s in zip(one.records, one.scores.tolist(), strict=True)}
         for one in (made.summary(comparison.without), made.summary(comparison.with_))
     )
     failures = sum(bool(record.failed) for record in made.summary(comparison.with_).records)
@@ -227,7 +228,7 @@ def decided(made: Made, comparison: Comparison) -> Finding:
             for name in comparison.factors
         )
         differences = (np.array(differences) - a - b).tolist()
-        word = "less than the sum" if np.mean(differences) < -3 else "not distinguishable"
+        word = "less than the sum" if np.mean(differences) < -3 else "not decided"
     found = effect(differences) if len(differences) >= 3 and word != "diverges" else None
     if found is None:
         return Finding(comparison, None, word, f"{failures} of 10 seeds failed: not finite in epoch 2", failures)
@@ -260,6 +261,8 @@ def study(
         for record in one.records:
             machines[record.machine] = machines.get(record.machine, 0) + 1
     return Study(
+        failed={record.place: record.failed for one in cells for record in one.records if record.failed},
+        worst={"validation": 10.0, "test": 10.0},
         plan=plan,
         baseline=base,
         cells=cells,

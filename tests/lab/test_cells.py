@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import SettingError
-from glassformer.lab.cells import additions, cell, key_of, on_top, pairs, removals
+from glassformer.lab.asked import cells_of
+from glassformer.lab.cells import additions, cell, key_by_path, key_of, on_top, pairs, removals
+from glassformer.lab.data_identity import identity
 from glassformer.lab.record import Results
-from glassformer.lab.run import cells_of
 from glassformer.models import MLP
 from glassformer.train.loop import with_seed
 from glassformer.train.recipe import Recipe
 from glassformer.train.settings import with_change
 
+from ..train.small import small_data, write_npz
 from .small import small_plan
 
 FACTORS = """
@@ -119,3 +121,26 @@ def test_precision_decides_the_numbers() -> None:
     narrow = with_change(recipe, "engine.precision", "bf16", "")
     assert key_of(recipe) != key_of(narrow)
     assert key_of(recipe) == key_of(with_change(recipe, "engine.mesh", "data=2", ""))
+
+
+def test_data_of_ones_own_is_what_is_in_it_wherever_it_lies(tmp_path: Path) -> None:
+    recipe = small_plan(tmp_path).baseline
+    moved = tmp_path / "another name.npz"
+    moved.write_bytes(Path(recipe.data).read_bytes())
+    assert key_of(replace(recipe, data=str(moved))) == key_of(recipe)
+    assert key_by_path(replace(recipe, data=str(moved))) != key_by_path(recipe)
+    write_npz(moved, small_data(count=104))
+    assert key_of(replace(recipe, data=str(moved))) != key_of(recipe)
+    known = replace(recipe, data="mnist-mini")
+    assert key_of(known) == key_by_path(known)
+
+
+def test_a_folder_of_data_is_its_files_and_their_names(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        (tmp_path / place / "zero").mkdir(parents=True)
+        (tmp_path / place / "zero" / "1.png").write_bytes(b"one")
+        (tmp_path / place / f".{place}").write_bytes(place.encode())  # hidden: an editor's, a desktop's
+    assert identity(str(tmp_path / "a")) == identity(str(tmp_path / "b"))
+    (tmp_path / "b" / "zero" / "1.png").rename(tmp_path / "b" / "zero" / "2.png")
+    assert identity(str(tmp_path / "a")) != identity(str(tmp_path / "b"))
+    assert identity(str(tmp_path / "none")) == str(tmp_path / "none")

@@ -64,12 +64,21 @@ def workers(scheduler: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             process.wait()
 
 
-def on(address: str, plan: Path, study: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+def begun(address: str, plan: Path, study: Path, *more: str) -> "subprocess.Popen[str]":
     words = ["investigate", plan.name, "--out", str(study), "--cluster", address, "--json", *more]
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", "glassformer", *words],
-        capture_output=True, text=True, timeout=200, cwd=plan.parent,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=plan.parent,
     )  # fmt: skip
+
+
+def on(address: str, plan: Path, study: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    return ended(begun(address, plan, study, *more))
+
+
+def ended(process: "subprocess.Popen[str]") -> "subprocess.CompletedProcess[str]":
+    out, err = process.communicate(timeout=200)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 IMPATIENT = """
@@ -122,6 +131,34 @@ def test_a_study_on_a_cluster_finds_what_it_finds_here(workers: str, tmp_path: P
     assert numbers_of(tmp_path / "far away") == numbers_of(tmp_path / "here")
     assert json.loads(result.stdout.splitlines()[-1])["answer"] == study.answer
     assert sum(bool(line["failed"]) for line in lines_of(tmp_path / "far away")) == 7
+
+
+@pytest.mark.slow
+def test_a_study_that_grows_on_a_cluster_is_killed_and_gone_on_with_by_two_at_once(
+    workers: str, tmp_path: Path
+) -> None:
+    plan, study = plan_file(tmp_path, head="seeds = 3\npairs = 0"), tmp_path / "far away"
+    first = on(workers, plan, study)
+    assert first.returncode == 0, first.stderr
+    before = (study / "results.jsonl").read_text()
+    more = tmp_path / "more.toml"
+    wide = '[factors.wide]\nset = { "model.hidden" = [9] }\n'
+    more.write_text(plan.read_text().replace("seeds = 3", "seeds = 12\nlooks = [6, 12]\nfutility = 0.1") + wide)
+    killed = begun(workers, more, study)
+    end = time.monotonic() + 60
+    while len((study / "results.jsonl").read_bytes().splitlines()) <= 9 + 2:
+        assert time.monotonic() < end
+        assert killed.poll() is None, killed.communicate()
+        time.sleep(0.02)
+    killed.kill()
+    killed.communicate()
+    both = [ended(one) for one in [begun(workers, more, study) for _ in range(2)]]
+    assert [one.returncode for one in both] == [0, 0], both
+    investigate(load_plan(plan), tmp_path / "here", jobs=1)
+    here = investigate(load_plan(more), tmp_path / "here", jobs=1)
+    assert (study / "results.jsonl").read_text().startswith(before)
+    assert numbers_of(study) == numbers_of(tmp_path / "here")
+    assert json.loads(both[0].stdout.splitlines()[-1])["answer"] == here.answer
 
 
 @pytest.mark.slow

@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import DataError, EngineError, FileError, GlassformerError, SettingError, UnknownNameError
+from glassformer.lab.asked import asked
 from glassformer.lab.check import check
 from glassformer.lab.diagnose import diagnosis
+from glassformer.lab.folder import lost, plan_of
+from glassformer.lab.metric import LOSS
 from glassformer.lab.plan import Plan, about_plan, load_plan, parse, plan_names
 from glassformer.lab.plan_text import TEMPLATE, plan_text
+from glassformer.lab.record import Results
+from glassformer.lab.vmapped_runs import shape_of
 from glassformer.native import build
 from glassformer.train.presets import preset, preset_names
 from glassformer.train.run_folder import RunFolder
@@ -149,6 +154,65 @@ BAD = {
         ["target is 85", "above 0, up to 1"],
     ),
     "target in words": (lambda at: text_of_plan(at, head='target = "high"'), SettingError, ["target is 'high'"]),
+    "a loss below zero": (
+        lambda at: text_of_plan(at, head='metric = "loss"\ntarget = -1'),
+        SettingError,
+        ["target is -1", "expected loss from 0"],
+    ),
+    "unknown metric": (
+        lambda at: text_of_plan(at, head='metric = "acuracy"'),
+        UnknownNameError,
+        ["small: metric: no metric is called 'acuracy'", "did you mean 'accuracy'?", "--code"],
+    ),
+    "time to nowhere": (
+        lambda at: text_of_plan(at, head='metric = "time_to_target"'),
+        SettingError,
+        ["time to target needs a target", "target = 0.9"],
+    ),
+    "looks beyond the end": (
+        lambda at: text_of_plan(at, head="seeds = 7\nlooks = [3, 9]"),
+        SettingError,
+        ["looks is [3, 9]", "1 to 7", "looks = [3, 7]"],
+    ),
+    "futility in percent": (
+        lambda at: text_of_plan(at, head="futility = 10"),
+        SettingError,
+        ["futility is 10", "probability from 0 to below 1"],
+    ),
+    "unknown match": (
+        lambda at: text_of_plan(at, head='match = "time"'),
+        SettingError,
+        ["match is 'time'", "steps, compute or parameters"],
+    ),
+    "a factor that sets what is tuned": (
+        lambda at: text_of_plan(at, head='tune = { "optimiser.lr" = [0.1, 1.0] }'),
+        SettingError,
+        ["small: factor 'fast'", "sets optimiser.lr, which is tuned for every arm", "tune = { 'optimiser.lr' = […] }"],
+    ),
+    "an arm tuned with more effort": (
+        lambda at: text_of_plan(
+            at,
+            factor('set = { "training.batch" = 5 }\ntune = { "optimiser.lr" = [0.1, 0.2, 0.3] }'),
+            head='tune = { "optimiser.lr" = [0.1, 1.0] }',
+        ),
+        SettingError,
+        ["small: factor 'f'", "tune has 3 points, that of the others 2", "the same effort"],
+    ),
+    "tuned on the seeds that are compared": (
+        lambda at: text_of_plan(at, head="tune_seeds = [1, 50]"),
+        SettingError,
+        ["seeds [1] are for tuning and comparing", "choose other tune_seeds"],
+    ),
+    "a sweep of one value": (
+        lambda at: text_of_plan(at, '[sweeps.rate]\nsetting = "optimiser.lr"\nvalues = [0.1]'),
+        SettingError,
+        ["small: sweep 'rate'", "values is [0.1]", "two numbers or more"],
+    ),
+    "a sweep of nothing": (
+        lambda at: text_of_plan(at, "[sweeps.rate]\nvalues = [0.1, 0.2]"),
+        SettingError,
+        ["small: sweep 'rate'", "names no setting"],
+    ),
     "pairs below zero": (lambda at: text_of_plan(at, head="pairs = -1"), SettingError, ["pairs is -1", "0 or more"]),
     "pairs in words": (lambda at: text_of_plan(at, head='pairs = "all"'), SettingError, ["pairs is 'all'"]),
     # these need the data and the model: check() finds them
@@ -217,13 +281,21 @@ def test_a_file_that_is_not_there_and_a_name_that_nobody_has() -> None:
         load_plan("attention-acuracy")
 
 
-def test_a_task_without_right_and_wrong_is_refused(tmp_path: Path) -> None:
+def test_a_task_without_right_and_wrong_is_judged_by_its_loss(tmp_path: Path) -> None:
     (tmp_path / "houses.csv").write_text("rooms,price\n" + "\n".join(f"{i},{2 * i}.5" for i in range(10)))
     settings = f'data = "{tmp_path / "houses.csv"}", task = "regress", model = {{ kind = "tiny_iris" }}'
     fast = factor('set = { "optimiser.lr" = 0.3 }')
-    plan = parse(f'question = "Why?"\n[baseline]\nsettings = {{ {settings} }}\n{fast}', "small")
-    with pytest.raises(SettingError, match="the task regress knows no right and wrong, and a study compares accurac"):
-        check(plan)
+    text = f'question = "Why?"\n[baseline]\nsettings = {{ {settings} }}\n{fast}'
+    plan = parse(text, "small")
+    assert plan.metric == LOSS
+    check(plan)
+    for metric, said in (
+        ("accuracy", "knows no right and wrong"),
+        ("f1", "no classes"),
+        ("perplexity", "no cross-entr"),
+    ):
+        with pytest.raises(SettingError, match=f"the (loss of the )?task regress .*{said}.*'loss'"):
+            check(parse(f'metric = "{metric}"\n{text}', "small"))
 
 
 def test_without_a_compiler_a_plan_for_the_native_engine_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +331,18 @@ def test_the_diagnosis_of_every_preset_written_down_is_the_same_plan(name: str) 
 
 
 def test_everything_a_plan_can_say_is_written_down(tmp_path: Path) -> None:
-    head = "seeds = [3, 5, 8, 9]\ntarget = 0.5\npairs = 0\nneeds_native = true"
+    head = """seeds = [3, 5, 8, 9]
+target = 0.5
+pairs = 0
+needs_native = true
+metric = "loss"
+margin = 0.2
+looks = [3, 4]
+futility = 0.05
+tune = { "training.shift" = [0, 1], "optimiser.clip" = [1.0, inf] }
+tune_seeds = [77, 78]
+match = "steps"
+"""
     factors = """
 [groups."as \\"they\\" had it"]
 about = "äöü ±0.5"
@@ -277,18 +360,36 @@ combine = false
 set = { "training.batch" = 7 }
 
 [factors."😀 \\u007f"]
-set = { "optimiser.clip" = inf }
+set = { "training.ema" = 0.5 }
 
 [factors.third]
 on = ["second"]
 comparator = true
 set = { "training.epochs" = 1 }
+
+[groups.fair]
+tune = { "optimiser.lr" = [0.1, 0.2] }
+match = "parameters"
+
+[factors."own grid"]
+group = "fair"
+set = { "optimiser.name" = "momentum" }
+tune = { "optimiser.lr" = [0.3, 0.4] }
+
+[sweeps.rate]
+setting = "optimiser.lr"
+hypothesis = "too small"
+values = [0.1, 0.01]
+combine = false
+widen = true
 """
     plan = small_plan(tmp_path, factors, head=head)
     assert plan.by_name['a.b ± "c"'].hypothesis == "line\nbreak \\ and 'quotes'"
     again = parse(plan_text(plan), "small")
     assert same(again, plan)
     assert again.needs_native
+    assert again.sweeps[0].factors == ("", "rate 0.1")  # the baseline has 0.01
+    assert again.by_name["rate 0.1"].subject == "rate"
     assert plan_text(again) == plan_text(plan)
 
 
@@ -349,6 +450,25 @@ set = { "training.batch" = 5 }
     for names, batch in (((), 3), (("a",), 4), (("b", "a"), 5)):
         training = plan.recipe(names, "g").training
         assert (training.batch, training.epochs) == (batch, 1)
+
+
+def test_a_plan_that_extends_another_grows_its_study() -> None:
+    """The published runs keep their keys: with the plan of twenty seeds and tuned arms none of them is run again."""
+    study = Path(__file__).parents[2] / "studies" / "attention-accuracy"
+    plan = load_plan("attention-accuracy-tuned")
+    assert list(lost(plan_of(study), plan)) == []
+    results = Results(study)
+    jobs = [job for pair in asked(plan, results) for job in pair]
+    places = {job.place for job in jobs}
+    asked_before = {(key, seed) for key, seed in results.records if seed <= 12}
+    additions = {job.cell.key for job in jobs if job.seed <= 12}
+    assert {place for place in asked_before if place[0] in additions} <= places
+    tuning = {job.place for job in jobs if job.seed in plan.tune_seeds}
+    assert len(tuning) == 12 * 5 * 3  # twelve arms, five rates, three seeds
+    assert {seed for _, seed in places - set(results.records) - tuning} == set(range(13, 21))
+    # rates are numbers of a program: an arm's whole grid shares one
+    shapes = {shape_of(job.cell.recipe) for job in jobs if job.seed in plan.tune_seeds}
+    assert len(shapes) == 8
 
 
 def test_every_plan_says_what_it_is_about_in_its_first_line() -> None:

@@ -16,16 +16,20 @@ from .small import lines_of
 
 
 def record(seed: int, key: str = "cell", **words: object) -> Record:
-    return Record(key, seed, loss=(2.0, 1.5), validation=(0.25, 0.5), test=0.5, inside={"entropy": 0.9}, **words)  # pyright: ignore
+    known = {"outcome": "ok", **words}
+    return Record(key, seed, loss=(2.0, 1.5), validation=(0.25, 0.5), test=0.5, inside={"entropy": 0.9}, **known)  # pyright: ignore
+
+
+NAN = Record("other", 1, failed="not finite in epoch 2", outcome="nan", reason="not finite in epoch 2")
 
 
 def test_what_is_added_is_read_back_by_anyone(tmp_path: Path) -> None:
     results = Results(tmp_path)
     assert results.records == {}
-    results.add([record(1), record(2), Record("other", 1, failed="not finite in epoch 2")])
+    results.add([record(1), record(2), NAN])
     again = Results(tmp_path)
     assert again.records == results.records
-    assert list(again.records.values()) == [record(1), record(2), Record("other", 1, failed="not finite in epoch 2")]
+    assert list(again.records.values()) == [record(1), record(2), NAN]
     assert again.of("cell") == {1: record(1), 2: record(2)}
     assert ("cell", 1) in again
     assert ("cell", 3) not in again

@@ -231,7 +231,7 @@ def test_csv_has_every_run_to_the_last_bit(whole: Study) -> None:
             last = record.validation[-1] if record.validation else record.test
             assert float(row["score"]) == pytest.approx(100 * last, abs=1e-12)  # type: ignore[operator]
         else:
-            assert row["score"] == row["test"] == ""
+            assert (float(row["score"]), row["test"]) == (10.0, "")  # it counts as chance
 
 
 def test_a_run_in_two_groups_is_one_row(whole: Study) -> None:
@@ -289,7 +289,7 @@ def test_a_real_analysis_can_be_reported(whole: Study, tmp_path: Path) -> None:
     results.add(record for one in whole.cells for record in one.records)
     real = analyse(parse(PLAN, "attention-accuracy"), results)
     write_report(real, tmp_path / "report")
-    words = " ".join(Page(page(real)).texts).replace("\N{NO-BREAK SPACE}", " ")
+    words = " ".join(" ".join(Page(page(real)).texts).split())
     assert all(part in words for part in real.answer.split("\n\n"))
     assert all(found.evidence in words for found in real.findings if found.comparison.kind in ("add", "top"))
     assert "wide + batch 16, label smoothing (+2." in real.answer
@@ -298,6 +298,28 @@ def test_a_real_analysis_can_be_reported(whole: Study, tmp_path: Path) -> None:
     assert all(note in words for note in real.notes)
     assert pairs(real)
     assert all(one.seed is not None for found in real.findings[:8] for one in seeds(real, found))
+
+
+def test_each_sentence_tells_its_test(whole: Study, tmp_path: Path) -> None:
+    """In the JSON with its numbers, on the page under the pointer."""
+    results = Results(tmp_path)
+    results.add(record for one in whole.cells for record in one.records)
+    real = analyse(parse(PLAN, "attention-accuracy"), results)
+    spans = [attrs for tag, attrs in Page(page(real)).tags if tag == "span" and attrs.get("class") == "sentence"]
+    assert len(spans) == len(real.sentences) > 5
+    assert all(attrs["title"] for attrs in spans)
+    assert any("share of the gap from" in (attrs["title"] or "") for attrs in spans)
+    plain = json.loads(as_json(real))
+    assert [one["text"] for one in plain["sentences"]] == [one.text for one in real.sentences]
+    for one in plain["sentences"]:
+        for claim in one["claims"]:
+            assert claim["kind"] in plain["rules"]
+            assert claim["said"]
+    begun = Page(page(replace(real, answer=f"Incomplete: 3 of 9 runs.\n\n{real.answer}")))
+    assert "Incomplete: 3 of 9 runs." in begun.texts
+    assert sum(attrs.get("class") == "sentence" for _, attrs in begun.tags) == len(spans)
+    warnings = [words for words in Page(page(real)).texts if "gave no usable model" in words]
+    assert len(warnings) >= 1
 
 
 def test_an_empty_study_is_a_report_too(tmp_path: Path) -> None:
@@ -504,7 +526,7 @@ def test_a_seed_under_the_pointer_is_shown_in_all_rows(tab: Tab, folder: Path, w
     first = next(line for line in ranked(whole) if line.effect)
     chosen = next(seed for seed in first.seeds if seed.seed == 7)
     assert tab.text("#tip").translate(PLAIN) == (
-        f"{first.name}, seed 7: {chosen.difference:+.2f} points ({chosen.without:.1f} → {chosen.with_:.1f} %)"
+        f"{first.name}, seed 7: {chosen.difference:+.2f} points ({chosen.without:.1f} → {chosen.with_:.1f})"
     )
     same = tab.run("[...document.querySelectorAll('#causes .wide .seed.same')].map((e) => e.dataset.seed)")
     assert same == ["7"] * sum(bool(line.effect) for line in (*ranked(whole), *comparators(whole)))

@@ -1,5 +1,6 @@
 """A study as it runs: paired seeds, the test set read once, failures as results, and whatever interrupts it."""
 
+import json
 import os
 import random
 import signal
@@ -17,11 +18,14 @@ import pytest
 
 from glassformer.errors import CheckpointError, DataError, EngineError, FileError
 from glassformer.lab import one_run, run
-from glassformer.lab.cells import additions, cell, key_of
+from glassformer.lab.analysis import analyse
+from glassformer.lab.asked import cells_of, open_study
+from glassformer.lab.cells import additions, cell, key_by_path, key_of
 from glassformer.lab.folder import begin, plan_of
 from glassformer.lab.one_run import loaded, train_one
 from glassformer.lab.plan import Plan, changed
-from glassformer.lab.record import FILE, Record, Results
+from glassformer.lab.publish import publish
+from glassformer.lab.record import FILE, Record, Results, parse
 from glassformer.lab.run import investigate
 from glassformer.train.engines import choose
 from glassformer.train.loop import split, with_seed
@@ -130,7 +134,7 @@ def test_every_cell_is_run_once_with_every_seed(tmp_path: Path) -> None:
         + """
 [factors."fast again"]
 subject = "rate"
-set = { "optimiser.lr" = 0.3 }
+set = { "optimiser.lr" = 0.1 }
 
 [factors."batch, fast"]
 on = ["fast"]
@@ -154,13 +158,13 @@ set = { "training.batch" = 5 }
 
 
 def test_an_arm_that_diverges_has_its_place_in_the_report(tmp_path: Path) -> None:
-    plan = small_plan(tmp_path, FACTORS + DIVERGES)
+    plan = small_plan(tmp_path, FACTORS + DIVERGES, head="seeds = 10")
     study = investigate(plan, tmp_path / "study", jobs=1)
     finding = next(one for one in study.findings if one.comparison.factors == ("far",))
     assert finding.word == "diverges"
-    assert finding.failures == 7
-    assert "7 of 7 seeds failed: not finite in epoch 1" in finding.evidence
-    assert any(note.startswith("far: 7 of 7 runs failed") for note in study.notes)
+    assert finding.failures == 10
+    assert "10 of 10 seeds failed [69, 100 %]: not finite in epoch 1" in finding.evidence
+    assert any(note.startswith("far: 10 of 10 runs failed") for note in study.notes)
     assert "far" not in {rank.factor for rank in study.ranks}
     assert next(one for one in study.findings if one.comparison.factors == ("fast",)).word == "explains"
     failed = [line for line in lines_of(tmp_path / "study") if line["failed"]]
@@ -223,6 +227,22 @@ def test_a_study_that_is_whole_is_not_run_again(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "study" / FILE).read_bytes() == before
 
 
+def test_records_of_an_earlier_release_under_the_path_of_the_data_are_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = small_plan(tmp_path, head="seeds = 3")
+    first = investigate(plan, tmp_path / "study", jobs=1)
+    file = tmp_path / "study" / FILE
+    paths = {cell.key: key_by_path(cell.recipe) for cell in cells_of(plan, Results(tmp_path / "study"))}
+    lines = [{**line, "key": paths[line["key"]]} for line in lines_of(tmp_path / "study")]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "study" / "data.json").unlink()
+    monkeypatch.setattr(run, "train_one", None)
+    assert analyse(plan, open_study(plan, tmp_path / "study")).answer == first.answer  # of a report alone
+    assert investigate(plan, tmp_path / "study", jobs=1).answer == first.answer
+    assert file.read_text().startswith(json.dumps(lines[0]))  # nothing is removed
+
+
 class StopError(Exception):
     pass
 
@@ -254,7 +274,7 @@ def test_an_interrupted_study_goes_on_and_ends_as_if_nothing_had_happened(tmp_pa
     told = StopAfter(0)
     resumed = investigate(plan, tmp_path / "study", jobs=1, listener=told)
     assert told.notices == [f"{tmp_path / 'study'}: goes on with what is there"]
-    lines = [line for line in file.read_text().splitlines() if line.endswith("}}")]
+    lines = [line for line in file.read_bytes().splitlines() if parse(line)]
     assert len(lines) == runs
     records, expected = Results(tmp_path / "study").records, Results(tmp_path / "whole").records
     assert {place: untimed(one) for place, one in records.items()} == {
@@ -264,11 +284,22 @@ def test_an_interrupted_study_goes_on_and_ends_as_if_nothing_had_happened(tmp_pa
     assert [one.evidence for one in resumed.findings] == [one.evidence for one in whole.findings]
 
 
-def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"head": "seeds = 6"}, r"seeds \[7\] are left out"),
+        ({"sets": '"training.batch" = 4'}, "the baseline"),
+        ({"factors": FACTORS.partition("[factors.batch]")[0]}, "factor 'batch' is left out"),
+        ({"factors": FACTORS.replace("0.1", "0.4")}, "factor 'fast'"),
+    ],
+)
+def test_a_folder_of_another_plan_is_refused(words: dict[str, Any], said: str, tmp_path: Path) -> None:
     study = tmp_path / "study"
     begin(small_plan(tmp_path), study)
-    with pytest.raises(CheckpointError, match=rf"another plan.*--out, or.*glassformer investigate {study}$"):
-        investigate(small_plan(tmp_path, head="seeds = 8"), study)
+    with pytest.raises(
+        CheckpointError, match=rf"another plan.*: {said}\).*--out, or.*glassformer investigate {study}$"
+    ):
+        investigate(small_plan(tmp_path, **words), study)
 
 
 def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -410,7 +441,7 @@ def test_two_at_once_on_one_folder_corrupt_nothing(uninterrupted: tuple[Path, Pa
 def test_a_worker_that_is_killed_is_explained_and_what_is_finished_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(key: str, recipe: Any) -> Record:
+    def killed(key: str, recipe: Any, *_: object) -> Record:
         if recipe.training.seed == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         return Record(key, recipe.training.seed, validation=(0.5,), test=0.5)
@@ -431,3 +462,14 @@ def test_many_processes_find_what_one_finds(tmp_path: Path) -> None:
         cell(plan, ()).key,
         *(one.with_.key for one in additions(plan)),
     }
+
+
+def test_records_that_belong_to_no_cell_are_no_report(tmp_path: Path) -> None:
+    """Of a study whose plan was changed by hand, say; the report that is there stays."""
+    study, results = tmp_path / "study", Results(tmp_path / "study")
+    study.mkdir(exist_ok=True)
+    results.add([Record("of another plan", seed, validation=(0.5,), test=0.5) for seed in (1, 2, 3)])
+    (study / "report.md").write_text("what was found")
+    with pytest.raises(CheckpointError, match=r"none of its 3 runs belongs to a cell of its plan"):
+        publish(analyse(small_plan(tmp_path), results), results)
+    assert (study / "report.md").read_text() == "what was found"

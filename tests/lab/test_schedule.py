@@ -1,6 +1,7 @@
 """What is run next, with a clock and costs made up."""
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from glassformer.lab import run
+from glassformer.lab.asked import Job, Pair
 from glassformer.lab.cells import Cell, cell
 from glassformer.lab.record import Record, Results
 from glassformer.lab.schedule import Schedule, skipped
@@ -39,8 +41,15 @@ class Made:
         self.schedule = Schedule(self.results, budget, self.clock)
         self.ran: list[tuple[str, int]] = []
 
+    def asked(self, seeds: Sequence[int] = range(1, 8)) -> list[Pair]:
+        """Each cell against the baseline."""
+        base = self.cells[0]
+        return [
+            tuple({one.key: Job(one, seed) for one in (base, other)}.values()) for seed in seeds for other in self.cells
+        ]
+
     def run_all(self) -> list[tuple[str, int]]:
-        while (job := self.schedule.next(self.cells, self.plan.seeds)) is not None:
+        while (job := self.schedule.next(self.asked())) is not None:
             self.finish(job.cell, job.seed)
         return self.ran
 
@@ -58,28 +67,38 @@ def test_without_a_budget_everything_is_run_once(tmp_path: Path) -> None:
     made = Made(tmp_path, None)
     ran = made.run_all()
     assert len(ran) == len(set(ran)) == 4 * 7
-    assert skipped(made.schedule, made.cells, made.plan.seeds) == {}
+    assert skipped(made.schedule, made.asked()) == {}
 
 
 def test_a_run_is_handed_out_once_and_what_others_did_is_not(tmp_path: Path) -> None:
     made = Made(tmp_path, None)
-    first = made.schedule.next(made.cells, [1, 2])
-    second = made.schedule.next(made.cells, [1, 2])
+    first = made.schedule.next(made.asked([1, 2]))
+    second = made.schedule.next(made.asked([1, 2]))
     assert first is not None
     assert second is not None
     assert first.place != second.place
     others = [Record(one.key, seed) for one in made.cells for seed in (1, 2)]
     Results(made.results.path.parent).add([one for one in others if one.place not in (first.place, second.place)])
-    assert made.schedule.next(made.cells, [1, 2]) is None
+    assert made.schedule.next(made.asked([1, 2])) is None
 
 
 def test_three_seeds_everywhere_come_first_and_cheap_cells_before_dear_ones(tmp_path: Path) -> None:
     made = Made(tmp_path, 3 * sum(SECONDS.values()) + 0.5)
     ran = made.run_all()
     assert Counter(title for title, _ in ran) == dict.fromkeys(SECONDS, 3)
-    known = ran[4:]  # before, nobody knew what things cost
+    known = [run for run in ran[4:] if run[0] != "baseline"]  # before, nobody knew what things cost
     assert [title for title, _ in known] == sorted((title for title, _ in known), key=lambda title: SECONDS[title])
-    assert skipped(made.schedule, made.cells, made.plan.seeds) == dict.fromkeys(SECONDS, 4)
+    assert skipped(made.schedule, made.asked()) == dict.fromkeys(SECONDS, 4)
+
+
+@pytest.mark.parametrize("budget", [8.0, 20.0, 31.0, 50.0, 77.0])
+def test_a_run_is_never_left_without_its_partner(budget: float, tmp_path: Path) -> None:
+    made = Made(tmp_path, budget)
+    ran = set(made.run_all())
+    assert ran
+    assert [run for run in ran if ("baseline", run[1]) not in ran] == []
+    lonely = {seed for title, seed in ran if title == "baseline"} - {seed for title, seed in ran if title != "baseline"}
+    assert len(lonely) <= 2  # while nobody knew what the partner would cost
 
 
 def test_then_come_cells_that_are_undecided(tmp_path: Path) -> None:
@@ -96,7 +115,7 @@ def test_the_budget_is_kept(tmp_path: Path) -> None:
         made = Made(tmp_path / str(budget), budget)
         made.run_all()
         assert budget - SECONDS["dearest"] <= made.clock.now - 100 <= budget
-        left = skipped(made.schedule, made.cells, made.plan.seeds)
+        left = skipped(made.schedule, made.asked())
         assert sum(left.values()) == 28 - len(made.ran)
 
 
@@ -116,10 +135,10 @@ def test_a_study_on_a_budget_says_what_it_skipped(tmp_path: Path, monkeypatch: p
     titles = {one.key: one.title for one in (cell(plan, names) for names in ((), ("cheap",), ("dear",), ("dearest",)))}
     clock = Clock()
 
-    def fake(key: str, recipe: Recipe) -> Record:
+    def fake(key: str, recipe: Recipe, *_: object) -> Record:
         clock.now += SECONDS[titles[key]]
         curve = (0.4 + 0.01 * recipe.training.seed,) * recipe.training.epochs
-        return Record(key, recipe.training.seed, "", curve, curve, 0.5, 20, SECONDS[titles[key]], 50)
+        return Record(key, recipe.training.seed, "", curve, curve, 0.5, 20, SECONDS[titles[key]], 50, outcome="ok")
 
     monkeypatch.setattr(run, "train_one", fake)
     monkeypatch.setattr(run, "Schedule", partial(Schedule, clock=clock))

@@ -1,5 +1,8 @@
 """Rotary positions, relative bias, shared key heads and the tied head: what each is for, and what each refuses."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -8,14 +11,18 @@ from glassformer.errors import SettingError, ShapeError
 from glassformer.layers import (
     Embedding,
     GroupedQueryAttention,
+    HeadNorm,
+    Mask,
     MultiHeadAttention,
     RelativeBias,
     Rotary,
+    ScaledRotary,
     TiedHead,
     multi_head,
     relative_bias,
     tied_head,
 )
+from glassformer.layers.rope_scaling import DynamicScaling, LinearScaling, Llama3Scaling, YarnScaling
 
 KEY = jax.random.key(0)
 
@@ -50,6 +57,44 @@ def test_the_first_value_is_paired_with_the_first_of_the_second_half() -> None:
         Rotary().forward(None, jnp.zeros((1, 2, 3, 5)))
 
 
+def test_scaled_frequencies() -> None:
+    """linear: places count for a third. dynamic: as without, up to its context. yarn: fast pairs stay as they are."""
+    x = jax.random.normal(KEY, (1, 7, 2, 8))
+    plain, _ = Rotary().forward(None, x)
+    third, _ = ScaledRotary(LinearScaling(3.0)).forward(None, x[:, 3:4], offset=jnp.array([9]))
+    assert jnp.allclose(third, plain[:, 3:4], atol=1e-6)
+    assert jnp.allclose(ScaledRotary(DynamicScaling(2.0, context=7)).forward(None, x)[0], plain, atol=1e-6)
+    assert not jnp.allclose(ScaledRotary(DynamicScaling(2.0, context=6)).forward(None, x)[0], plain, atol=1e-3)
+    short, _ = ScaledRotary(DynamicScaling(2.0, context=6)).forward(None, x, length=jnp.array([5]))
+    assert jnp.allclose(short, plain, atol=1e-6), "padding does not count"
+    yarn = ScaledRotary(YarnScaling(4.0, context=4096))
+    frequency = yarn.forward(None, x)[1].frequency[0, :4]
+    ratio = frequency / ScaledRotary(LinearScaling(1.0)).forward(None, x)[1].frequency[0, :4]
+    assert ratio[0] == 1
+    assert ratio[-1] == pytest.approx(1 / 4)
+    assert yarn.scale == pytest.approx(1.1386294)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LinearScaling(0.5), "factor 0.5 came, expected 1 or more"),
+        (lambda: DynamicScaling(2.0, context=0), "context is 0, expected 1 or more"),
+        (lambda: Llama3Scaling(low=4.0, high=4.0), "low 4.0 and high 4.0 came, expected low < high"),
+        (lambda: YarnScaling(2.0, fast=1.0), "slow 1.0 and fast 1.0 came, expected 0 < slow < fast"),
+        (lambda: GroupedQueryAttention(6, 3, 1, norm=HeadNorm(4)), "width of the norms of q and k"),
+    ],
+)
+def test_scalings_and_norms_that_cannot_be(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises((SettingError, ShapeError), match=message):
+        make()
+
+
+def test_dynamic_scaling_needs_two_pairs() -> None:
+    with pytest.raises(ShapeError, match="heads of width 2 have one pair, expected 4 or more"):
+        ScaledRotary(DynamicScaling(2.0)).forward(None, jnp.zeros((1, 2, 3, 2)))
+
+
 def test_buckets_are_single_near_and_shared_far() -> None:
     """32 buckets, reach 128, each way: 8 distances of their own, then ever wider ones, and one for the rest."""
     ahead = jnp.array([[0, -1, -7, -8, -11, -12, -127, -128, -5000, 1, 7, 8, 5000]])
@@ -80,7 +125,7 @@ def test_with_as_many_key_heads_as_heads_it_is_multi_head_attention() -> None:
     grouped, plain = GroupedQueryAttention(6, heads=3, key_heads=3, bias=True), MultiHeadAttention(6, heads=3)
     params, x = grouped.init(KEY), multi_head.Inputs(*jax.random.normal(KEY, (2, 1, 5, 6)))
     y, _ = grouped.forward(params, x)
-    assert jnp.array_equal(y, plain.forward(multi_head.Params(*params), x)[0])
+    assert jnp.array_equal(y, plain.forward(multi_head.Params(*params[:8]), x)[0])
 
 
 def test_heads_that_do_not_fit_are_refused() -> None:
@@ -105,3 +150,13 @@ def test_the_tied_head_finds_the_symbol_that_was_looked_up() -> None:
         TiedHead(8).forward(head.init(KEY), tied_head.Inputs(x=x, emb=table))
     with pytest.raises(ShapeError, match="tied head: width of the input is 9, expected 5"):
         head.forward(head.init(KEY), tied_head.Inputs(x=x, emb=table[:, :5]))
+
+
+def test_padding_does_not_change_a_dynamic_rope() -> None:
+    """Each row is rotated by its own length, whatever stands beside it."""
+    layer = GroupedQueryAttention(8, 2, 1, rotary=ScaledRotary(DynamicScaling(2.0, context=3)))
+    params, x = layer.init(KEY), jax.random.normal(KEY, (2, 9, 8))
+    keep = jnp.arange(9) < jnp.array([[9], [5]])
+    padded, _ = layer.forward(params, multi_head.Inputs(x, x), mask=Mask(keep=keep, causal=True))
+    alone, _ = layer.forward(params, multi_head.Inputs(x[1:, :5], x[1:, :5]), mask=Mask(causal=True))
+    assert jnp.allclose(padded[1, :5], alone[0], atol=1e-6)

@@ -62,7 +62,7 @@ def test_a_model_without_attention_is_refused() -> None:
     model = MLP(images=SMALL, hidden=(4,))
     with pytest.raises(
         UnknownNameError,
-        match=r"MLP has no attention: .* are patch_attention, vit, patch_block, tiny_iris, gpt, bert and t5",
+        match=r"MLP has no attention: .* are patch_attention, vit, patch_block, tiny_iris, gpt, llama, bert and t5",
     ):
         attention_maps(model, *drawn(model))
 
@@ -142,10 +142,10 @@ def test_the_class_token_is_split_off() -> None:
     pattern[1:, 6] = 1.0  # every patch looks at the last one
     asked = panel(WITH_CLASS, "x", "", 0, pattern, "class")
     assert np.argwhere(asked.shares).tolist() == [[0, 2]]
-    assert asked.class_share == 0.25
+    assert asked.in_front == {"class": 0.25}
     mean = panel(WITH_CLASS, "x", "", 0, pattern, "mean")
     assert mean.shares[1, 2] == 1.0, "the class token is not among the patches that ask"
-    assert mean.class_share == 0.0
+    assert mean.in_front == {"class": 0.0}
     assert panel(WITH_CLASS, "x", "", 0, pattern, (0, 0)).shares[1, 2] == 1.0
 
 
@@ -164,7 +164,7 @@ def test_panels_stand_in_blocks_and_heads_and_add_up_to_one() -> None:
         [(f"blocks.{b}.attn.pattern", h) for h in range(2)] for b in range(3)
     ]
     for one in [*blocks[0], *blocks[2], rollout_panel(WITH_CLASS, maps)]:
-        assert one.shares.sum() + (one.class_share or 0) == pytest.approx(1, abs=1e-5)
+        assert one.shares.sum() + sum(one.in_front.values()) == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(blocks[1][1].shares.ravel(), maps["blocks.1.attn.pattern"][0, 1, 6, 1:])
 
 

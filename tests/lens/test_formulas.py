@@ -27,9 +27,12 @@ from glassformer.layers import (
     LinearAttention,
     Mask,
     MultiHeadAttention,
+    ReLU,
     Rotary,
+    ScaledRotary,
     SelfAttention,
 )
+from glassformer.layers.rope_scaling import YarnScaling
 from glassformer.lens.payload import payload
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput
@@ -44,6 +47,7 @@ from glassformer.models import (
     ClassHead,
     Columns,
     Images,
+    Llama,
     MaskedHead,
     Network,
     PatchAttention,
@@ -63,6 +67,7 @@ from glassformer.names import at, tag
 IMAGES = Images(shape=(8, 12, 1), classes=3, mean=0.2, std=0.7)
 WORDS = Text(vocabulary=11, context=9)
 SMALL_GPT = GPT(WORDS, width=12, hidden=10, heads=3, depth=1)
+SMALL_LLAMA = Llama(WORDS, width=10, hidden=7, heads=6, key_heads=2, head_width=4, depth=1, head_norm=True)
 SMALL_BERT = BERT(WORDS, width=12, hidden=10, heads=3, depth=1)
 SMALL_VIT = ViT(images=IMAGES, width=8, hidden=9, heads=2)
 SMALL_T5 = T5(WORDS, width=6, hidden=7, heads=3, head_width=4, depth=1, reach=64)
@@ -146,6 +151,7 @@ VIEWS: dict[str, Any] = {
     "patch_block": PatchBlock(images=IMAGES, block=NormedResidual(), heads=2),
     "tiny_iris": TinyIris(columns=Columns(mean=(1.0, 2.0, 3.0, 4.0), std=(2.0, 3.0, 1.0, 0.5))),
     "gpt": SMALL_GPT,
+    "llama": SMALL_LLAMA,
     "bert": SMALL_BERT,
     "t5": SMALL_T5,
     "recurrent": RecurrentLM(WORDS, width=7, hidden=7, depth=1),
@@ -158,13 +164,23 @@ VIEWS: dict[str, Any] = {
     "gpt, banded, checkpoint": replace(SMALL_GPT, attend=BandedAttention(), window=3, global_tokens=1, checkpoint=True),
     "gpt, linear": replace(SMALL_GPT, attend=LinearAttention(block=2)),
     "gpt, rotary": replace(SMALL_GPT, rotary=Rotary(), tied=False),
+    "llama, yarn": replace(SMALL_LLAMA, rotary=ScaledRotary(YarnScaling(3.0, context=5)), bias=True, head_norm=False),
     "bert, classes": BERTFor(SMALL_BERT, ClassHead(12, 4)),
+    "roberta": replace(SMALL_BERT, first_position=2),
+    "distilbert, classes": BERTFor(replace(SMALL_BERT, segments=0), ClassHead(12, 4, activation=ReLU())),
+    "deit, channels": replace(
+        SMALL_VIT,
+        images=replace(IMAGES, mean=(0.4,) * IMAGES.shape[2], std=(0.2,) * IMAGES.shape[2]),
+        with_class_token=True,
+        distillation="head",
+    ),
     "bert, tags": BERTFor(SMALL_BERT, TagHead(12, 4)),
     "bert, span": BERTFor(SMALL_BERT, SpanHead(12)),
     "bert, masked": BERTFor(SMALL_BERT, MaskedHead(12, 11)),
     "t5, gated": replace(SMALL_T5, gated=True, activation=GELUTanh(), tied=False),
     "rnn": RecurrentLM(WORDS, width=5, hidden=5, depth=1, cell="rnn"),
 }
+OF_HEADS = ("rotary_", "norm_q", "norm_k")  # layers that are given heads
 SLOW = {name for name in VIEWS if "," in name or name == "rnn"}
 EACH = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in VIEWS]
 
@@ -206,7 +222,7 @@ class Shown(NamedTuple):
             assert len(given) == len(work.given), f"{name}: {word} was given {list(work.given)}"
             for came, array in zip(given, work.given.values(), strict=True):
                 expected = np.asarray(array, np.float64)
-                came = np.moveaxis(came, 0, 1) if expected.ndim == 4 and "rotary" in word else np.asarray(came)
+                came = np.moveaxis(came, 0, 1) if expected.ndim == 4 and word.startswith(OF_HEADS) else np.asarray(came)
                 np.testing.assert_allclose(came.ravel(), expected.ravel(), atol=1e-4 * max(1, abs(expected).max()))
             return self.number(refs[word]["y"])
 
@@ -239,7 +255,7 @@ def shown(view: str) -> Shown:
     traced = trace(model, params, x, labels=labels, loss=loss, **keywords)
     memory = tuple("abcdef") if view.startswith("t5") else ()
     tokens = tuple("vwxyz") if view.startswith("t5") else tuple("abcdef")
-    given = TraceInput("text", view, x, labels, True, tokens, memory)
+    given = TraceInput("text", view, x, labels, True, tokens, memory, keywords=keywords)
     return Shown(traced, json.loads(json.dumps(payload(traced, given))))
 
 
@@ -335,7 +351,7 @@ def test_a_mask_is_shown_where_one_came() -> None:
 def test_the_pooler_of_bert_is_shown_as_what_it_is() -> None:
     steps = {step["id"]: step for step in shown("bert, classes").page["steps"]}
     assert (steps["head.first"]["layer"], steps["head.first"]["forward"]) == ("FirstToken", ["y = first(x)"])
-    assert (steps["head.pool"]["layer"], steps["head.tanh"]["forward"]) == ("Linear", ["y = tanh(x)"])
+    assert (steps["head.pool"]["layer"], steps["head.activation"]["forward"]) == ("Linear", ["y = tanh(x)"])
 
 
 @pytest.mark.slow

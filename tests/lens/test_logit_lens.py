@@ -41,7 +41,7 @@ def test_the_start_of_the_stream_is_what_was_embedded(kind: str) -> None:
 def test_what_has_no_stream_or_no_head_is_refused() -> None:
     seen = traced("vit")
     for model in (MLP(), PatchAttention()):
-        with pytest.raises(UnknownNameError, match=r"has no residual stream: .* vit, gpt, bert and t5"):
+        with pytest.raises(UnknownNameError, match=r"has no residual stream: .* vit, gpt, llama, bert and t5"):
             logit_lens(replace(seen, model=model))
     headless = trace(BERT_SMALL, small("bert-class").params.bert, np.zeros((1, 4), np.int32))
     with pytest.raises(UnknownNameError, match="BERT has no head to read its stream with; BERTFor gives it one"):

@@ -19,8 +19,10 @@ from typer.testing import CliRunner
 from glassformer.cli import app
 from glassformer.data import load as load_data
 from glassformer.errors import ContractError
-from glassformer.layers import Rotary
+from glassformer.layers import Rotary, ScaledRotary
+from glassformer.layers.rope_scaling import YarnScaling
 from glassformer.lens import payload as payloads
+from glassformer.lens.attention import tokens_in_front
 from glassformer.lens.page import bundle, page, wrapped
 from glassformer.lens.payload import payload
 from glassformer.lens.trace import Trace, trace
@@ -34,6 +36,7 @@ from glassformer.models import (
     BERTFor,
     Columns,
     Images,
+    Llama,
     PatchAttention,
     PatchBlock,
     RecurrentLM,
@@ -70,8 +73,7 @@ def image_view(model: Any, name: str = "a digit") -> tuple[Trace, TraceInput]:
     tokens: tuple[str, ...] = ()
     if hasattr(model, "patches"):
         rows, columns = model.patches.grid
-        front = ("class",) if getattr(model, "with_class_token", False) else ()
-        tokens = (*front, *(f"{row},{column}" for row in range(rows) for column in range(columns)))
+        tokens = (*tokens_in_front(model), *(f"{row},{column}" for row in range(rows) for column in range(columns)))
     trace_input = TraceInput("image", name, x, np.array([1]), True, tokens, words=("one", "two", EVIL))
     return trace(model, grown(model), x, labels=trace_input.labels), trace_input
 
@@ -106,6 +108,25 @@ def row_view() -> tuple[Trace, TraceInput]:
 
 
 GPT_SMALL = GPT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=2)
+LLAMA_SMALL = Llama(
+    Text(17, 16),
+    width=8,
+    hidden=12,
+    heads=4,
+    key_heads=2,
+    depth=2,
+    head_norm=True,
+    window=5,
+    rotary=ScaledRotary(YarnScaling(2.0, context=8)),
+)
+DEIT_SMALL = ViT(
+    Images((8, 12, 3), 3, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4)),
+    width=8,
+    hidden=12,
+    heads=2,
+    with_class_token=True,
+    distillation="head",
+)
 VIEWS = {
     "vit": lambda: image_view(VIT),
     "vit with a class token": lambda: image_view(ViT(images=SMALL, width=8, hidden=12, heads=2, with_class_token=True)),
@@ -117,11 +138,25 @@ VIEWS = {
     "bert": lambda: text_view(
         BERTFor(BERT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=2), TagHead(8, 17)), vocabulary=17
     ),
+    "llama": lambda: text_view(LLAMA_SMALL),
+    "roberta": lambda: text_view(
+        BERTFor(BERT(text=Text(17, 16), width=8, hidden=12, heads=2, depth=1, first_position=2), TagHead(8, 17))
+    ),
+    "deit": lambda: image_view(DEIT_SMALL),
     "lstm": lambda: text_view(RecurrentLM(text=Text(17, 16), width=6, hidden=6, depth=1)),
     "t5": pair_view,
     "a regression": row_view,
 }
-SLOW = {"vit with a class token", "patch attention", "gpt, rotary", "bert", "t5"}  # each is compiled anew
+SLOW = {
+    "vit with a class token",
+    "patch attention",
+    "gpt, rotary",
+    "bert",
+    "t5",
+    "llama",
+    "roberta",
+    "deit",
+}  # each is compiled anew
 EACH_VIEW = [pytest.param(view, marks=pytest.mark.slow) if view in SLOW else view for view in VIEWS]
 
 
@@ -174,6 +209,15 @@ def test_a_large_trace_is_written_in_16_bits_near_its_numbers(monkeypatch: pytes
     assert np.abs(found - gradient).max() < 1e-3 * np.abs(gradient).max()
     monkeypatch.setattr(payloads, "LARGEST", 20)
     assert "blocks.0.attn.w_q" in payload(traced, trace_input)["left_out"]
+
+
+@pytest.mark.parametrize("name", ["gpt", pytest.param("t5", marks=pytest.mark.slow)])
+def test_no_numbers_are_stored_twice(name: str) -> None:
+    """Tied: a table is read as an embedding and as a head, and has a name in each place."""
+    tensors = view_of(name)[1]["tensors"]
+    assert tensors["head.emb"]["same"] == "embed.emb"
+    stored = [entry["data"] for entry in tensors.values() if "data" in entry and np.prod(entry["shape"]) > 1]
+    assert len(stored) == len(set(stored))
 
 
 @pytest.mark.slow
@@ -487,6 +531,48 @@ def test_a_causal_model_can_be_looked_at_without_its_mask(tab: Tab, folder: Path
     assert one.value() == pytest.approx(weights[6] / weights.sum(), rel=1e-4)
 
 
+@pytest.mark.slow
+@needs_browser
+def test_a_window_hides_what_is_too_far_away(tab: Tab, folder: Path) -> None:
+    """At another temperature, too."""
+    one = seen(tab, folder, "llama")
+    name = "blocks.0.attn.pattern"
+    one.open(f"#tensor={name}&head=3")
+    for column, words in ((2, "window: hidden, it is too far away"), (3, "causal: seen"), (8, "causal: hidden")):
+        one.point(name, 7, column)
+        assert tab.text(".panel .cell-mask strong").startswith(words)
+        assert (one.value() == 0) == (column != 3)
+    one.open("#step=blocks.0.attn&head=3&temperature=2")
+    one.point(name, 7, 3)
+    scores = one.traced["blocks.0.attn.scores"][0, 3, 7, 3:8].astype(np.float64) / 2
+    weights = np.exp(scores - scores.max())
+    assert one.value() == pytest.approx(weights[0] / weights.sum(), rel=1e-4)
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_tokens_of_a_deit_and_the_rows_of_a_roberta_are_named(tab: Tab, folder: Path) -> None:
+    tab.size(1440, 900)
+    one = seen(tab, folder, "deit")
+    for token, words in ((0, "of the class token"), (1, "of the distillation token"), (2, "of patch 0,0")):
+        one.open(f"#step=blocks.0.attn&token={token}")
+        assert f"Attention weights {words}" in tab.text(".input")
+    for name, row, words in (("patch.y", 0, "0 “0,0”"), ("positions.y", 0, "0 “class”"), ("positions.y", 2, "2 “0,0”")):
+        one.open(f"#tensor={name}")
+        one.point(name, row, 1)
+        assert tab.text(".panel .cell-place") == f"token {words} · dimension 1"
+    one.open()
+    for line, token, words in ((0, 0, "patch 0,0"), (2, 0, "the class token"), (2, 2, "patch 0,0")):
+        tab.middle(f".line:nth-of-type({line + 2}) canvas.cursor")
+        x, y, width, height = tab.box(f".line:nth-of-type({line + 2}) canvas.cursor")
+        tab.mouse(x + width * (token + 0.5) / (6 if line == 0 else 8), y + height / 2)
+        tab.settle()
+        assert tab.text(".told").startswith(f"{words}: ")
+    one = seen(tab, folder, "roberta")
+    one.open("#tab=positions")
+    assert "The first token reads row 2, padding row 1." in tab.text("main")
+
+
 @needs_browser
 def test_pointing_at_a_patch_shows_whom_it_looks_at(vit: Seen) -> None:
     canvas = ".input canvas.cursor"
@@ -531,12 +617,12 @@ def test_the_view_is_in_the_link(vit: Seen) -> None:
 
 
 @needs_browser
-@pytest.mark.parametrize("link", ["#mode=backward", "#step=nonsense", "#tab=nowhere&mode=sideways", "#temperature=-3"])
-def test_a_link_that_leads_nowhere_leads_to_the_first_attention(vit: Seen, link: str) -> None:
+@pytest.mark.parametrize("link", ["#mode=backward", "#part=nonsense", "#tab=nowhere&mode=sideways", "#temperature=-3"])
+def test_a_link_that_leads_nowhere_leads_to_the_whole_model(vit: Seen, link: str) -> None:
     vit.tab.run(f"location.hash = {json.dumps(link)}")  # in the open page
-    vit.tab.wait("document.querySelector('main h2')?.textContent === 'Self-attention'", "the step")
+    vit.tab.wait("document.querySelector('main .overview .crumbs')?.textContent === 'ViT'", "the model")
     state = vit.state()
-    assert (state["step"], state["tab"], state["temperature"]) == ("blocks.0.attn", "walk", 1)
+    assert (state["step"], state["tab"], state["temperature"], state["part"]) == ("blocks.0.attn", "model", 1, "")
     assert state["mode"] == ("backward" if link == "#mode=backward" else "forward")
     vit.open(link)
     assert vit.state() == state
@@ -604,6 +690,7 @@ def test_positions_can_be_pointed_at(vit: Seen) -> None:
 @needs_browser
 def test_a_picture_is_saved_as_a_file(vit: Seen, tmp_path: Path) -> None:
     """Through the buttons: what arrives in the folder is a picture."""
+    vit.open("#step=blocks.0.attn")
     vit.tab.downloads_to(tmp_path)
     for kind in ("SVG", "PNG"):
         vit.tab.click_on(f"[data-tensor='blocks.0.attn.pattern'] [aria-label$='{kind}']")
@@ -652,7 +739,7 @@ def test_padding_is_hidden(tab: Tab, folder: Path) -> None:
     keep = np.arange(9)[None] < 6
     traced = trace(model, grown(model), trace_input.x, labels=trace_input.labels, keep=keep)
     path = folder / "padding.html"
-    path.write_text(page(payload(traced, trace_input)))
+    path.write_text(page(payload(traced, replace(trace_input, keywords={"keep": keep}))))
     one = Seen(tab, path, traced)
     one.open("#head=1")
     (name,) = tab.run("glassformer.trace.names.filter((name) => name.endsWith('.pattern'))")
@@ -742,8 +829,23 @@ def test_buckets_of_distance_are_not_tokens(tab: Tab, folder: Path) -> None:
 def test_all_words_can_be_read(vit: Seen, scheme: str) -> None:
     """Text against what lies behind it: at least 4.5 to 1, as WCAG AA asks."""
     vit.tab.scheme(scheme)
-    vit.open("#step=blocks.0.attn&cell=blocks.0.attn.scores%403%2C1")
-    weak, words = vit.tab.run(
+    for state, least in (
+        ("#step=blocks.0.attn&cell=blocks.0.attn.scores%403%2C1", 100),
+        ("", 60),
+        ("#read=7&part=blocks.0.attn", 100),
+        ("#tab=attention&look=lines", 30),
+        ("#tab=what-if", 60),
+        ("#tab=why", 60),
+    ):
+        vit.open(state)
+        weak, words = weak_words(vit.tab)
+        assert words > least
+        assert weak == []
+
+
+def weak_words(tab: Tab) -> tuple[list[Any], int]:
+    """Words that are hard to read, and how many words there are."""
+    return tab.run(
         """(() => {
           const linear = (x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
           const light = (css) => {
@@ -766,8 +868,6 @@ def test_all_words_can_be_read(vit: Seen, scheme: str) -> None:
           return [words.map((e) => [contrast(e), e.textContent.slice(0, 20)]).filter(([c]) => c < 4.5), words.length];
         })()"""
     )
-    assert words > 100
-    assert weak == []
 
 
 @needs_browser
@@ -907,6 +1007,19 @@ def test_numbers_that_float_do_not_get_in_the_way(tab: Tab, folder: Path) -> Non
 
 
 @needs_browser
+@pytest.mark.parametrize("view", ["vit", "gpt"])
+def test_numbers_that_float_leave_the_controls_free(tab: Tab, folder: Path, view: str) -> None:
+    tab.size(1024, 768)
+    one = seen(tab, folder, view)
+    one.open("#step=blocks.0.attn&cell=blocks.0.attn.q%403%2C1")
+    left, top, width, _ = tab.box(".panel")
+    assert width > 0
+    for selector in (".attention", ".top", ".track", ".input"):
+        x, y, w, h = tab.box(selector)
+        assert x + w <= left or y + h <= top, selector
+
+
+@needs_browser
 def test_light_and_dark(vit: Seen) -> None:
     tab = vit.tab
 
@@ -985,6 +1098,44 @@ def test_of_1024_tokens_only_what_is_looked_at_is_worked_out(
         start = tab.busy()
         tab.key(action)
         record_testsuite_property(f"seconds after the key {action}", tab.busy() - start)
+    assert tab.problems == []
+
+
+@pytest.mark.slow
+@needs_browser
+@pytest.mark.parametrize("look", ["lines", "matrix"])
+def test_attention_of_1024_tokens_does_not_freeze(
+    tab: Tab, long_page: tuple[Path, Trace], look: str, record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    """The longest time between two frames while it opens and while it is pointed at: told, not asserted."""
+    path, traced = long_page
+    tab.size(1440, 900)
+    one = Seen(tab, path, traced)
+    one.open()
+    tab.run(
+        """(() => { window.gaps = []; let last = performance.now();
+        const next = (now) => { gaps.push(now - last); last = now; requestAnimationFrame(next); };
+        requestAnimationFrame(next); })()"""
+    )
+    told = {}
+    tab.run(f"glassformer.state.set({{ tab: 'attention', layer: 'blocks.1.attn', look: '{look}', token: 700 }})")
+    tab.run("new Promise((done) => setTimeout(done, 300))")
+    tab.settle()
+    told["to open"] = tab.run("Math.max(...gaps.splice(0))")
+    x, y, width, height = tab.box(f".{look} canvas.cursor")
+    for i in range(12):
+        tab.mouse(x + width * (0.1 if i % 2 else 0.6), y + height * (i + 1) / 14)
+        tab.settle()
+    told["while it is pointed at"] = tab.run("Math.max(...gaps.splice(0))")
+    for what, milliseconds in told.items():
+        record_testsuite_property(f"longest frame {what}, {look} of 1,024 tokens", milliseconds)
+        print(f"{look} of 1,024 tokens: longest frame {milliseconds:.0f} ms {what}")
+    if look == "lines":  # those of the token that asks alone
+        tab.mouse(5, 5)
+        tab.settle()
+        svg = tab.run("glassformer.asSvg(document.querySelector('.lines .paper').figure.picture, 600, 'light')")
+        strong = int((traced["blocks.1.attn.pattern"][0, :, 700] >= 0.02).sum())
+        assert svg.count("<line") == pytest.approx(strong, abs=2)  # 16 bits
     assert tab.problems == []
 
 

@@ -21,14 +21,16 @@ import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from glassformer.cli import app
 from glassformer.data import load as load_data
 from glassformer.data.prepare import prepare
 from glassformer.errors import SettingError
 from glassformer.files import locked
+from glassformer.lens import payload as payloads
 from glassformer.lens.payload import view
 from glassformer.lens.studio import compile_limit, guard, inputs, watch, work_queue
-from glassformer.lens.studio import preview as previews
 from glassformer.lens.studio.app import Studio
 from glassformer.lens.studio.guard import Guard
 from glassformer.lens.studio.http_errors import HTTPError, TooLongError
@@ -222,7 +224,7 @@ def test_two_runs_side_by_side_and_an_input_that_suits_one(client: TestClient) -
     assert "reads texts" in mixed[1]["error"]
     words = client.post("/api/preview", json={"runs": ["vit-run", "gpt-run"], "input": {"text": "the cat"}}).json()
     assert "reads images" in words["views"][0]["error"]
-    assert words["views"][1]["sequences"]["tokens"] == list("the ca")
+    assert words["views"][1]["sequences"]["tokens"] == list("the cat")
 
 
 @pytest.mark.parametrize(
@@ -247,14 +249,48 @@ def test_a_text_is_previewed_as_if_it_had_not_been_filled_up(client: TestClient,
     seen = client.post("/api/preview", json={"runs": ["gpt-run"], "input": {"text": text}}).json()["views"][0]
     assert run.tokeniser is not None
     ids = run.tokeniser.encode(text)
-    traced = trace(run.model, run.params, np.array([ids[:-1]]), labels=np.array([ids[1:]]))
+    weights = np.array([[1.0] * (len(ids) - 1) + [0.0]], np.float32)  # what follows the last token is asked
+    traced = trace(run.model, run.params, np.array([ids]), labels=np.array([[*ids[1:], 0]]), weights=weights)
     for word in PAIRS:
         found, expected = numbers(seen, f"blocks.0.attn.{word}"), traced[f"blocks.0.attn.{word}"][0]
         finite = np.isfinite(expected)
         np.testing.assert_allclose(found[finite], expected[finite], atol=2e-6)
     assert seen["answer"]["loss"] == pytest.approx(traced.loss, abs=1e-5)
-    assert [place[2] for place in seen["answer"]["places"]] == list(text[1:])
+    assert [place[2] for place in seen["answer"]["places"]] == [*text[1:], None]
     assert [layer["mask"] for layer in seen["attention"]] == ["causal"]
+
+
+def test_a_text_grows_as_generate_writes_it(client: TestClient, folder: Path) -> None:
+    """One token after the other, each time from the same prompt: the same text as the command's, with the same seed."""
+    run = str(folder / "gpt-run")
+    for drawing, flags in (
+        ({"temperature": 2.0, "top_p": 0.9, "seed": 5}, "-t 2 --top-p 0.9 --seed 5"),
+        ({"greedy": True}, "--greedy"),
+    ):
+        said = CliRunner().invoke(app, ["generate", run, "--prompt", "the cat", "-n", "6", *flags.split(), "--json"])
+        whole = json.loads(said.stdout.splitlines()[-1])["texts"][0]["text"]
+        for length in (1, 2, 6):
+            asked = {"run": "gpt-run", "prompt": "the cat", "length": length, **drawing}
+            answer = client.post("/api/write", json=asked).json()
+            assert whole.startswith(answer["text"])
+            assert answer["tokens"] == length
+        assert answer["text"] == whole
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"length": 0}, "length: 0 tokens came, expected 1 to 1,000"),
+        ({"length": 1, "temperature": "hot"}, "temperature: a string came, expected a number"),
+        ({"length": 1, "temperature": 0}, "sampling: temperature is 0.0, expected a number above 0"),
+        ({"length": 1, "greedy": 1}, "greedy: a number came, expected true or false"),
+        ({"length": 1, "run": "vit-run"}, "does not write text"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(client: TestClient, asked: dict[str, Any], message: str) -> None:
+    answer = client.post("/api/write", json={"run": "gpt-run", "prompt": "the cat", **asked})
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]
 
 
 @pytest.mark.slow
@@ -279,14 +315,14 @@ def test_filling_up_changes_no_number(tmp_path: Path, kind: str, text: str, targ
 
 
 def test_a_long_text_is_sent_as_what_its_attention_follows_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(previews, "DERIVED", 100)
+    monkeypatch.setattr(payloads, "DERIVED", 100)
     run = load(folder / "gpt-run")
     tensors = preview(run, text_input(run, "a text", "the dog sat."))["tensors"]
     assert {name.rpartition(".")[2] for name, entry in tensors.items() if "derived" in entry} == {*PAIRS, "dpattern"}
     given = {"q", "k", "v", "dz", "mask"}
     assert {name.rpartition(".")[2] for name, entry in tensors.items() if "data" in entry} == given
-    assert tensors["blocks.0.attn.k"]["shape"] == [11, 2, 4]
-    assert tensors["blocks.0.attn.mask"]["shape"][-2:] == [11, 11]
+    assert tensors["blocks.0.attn.k"]["shape"] == [12, 2, 4]
+    assert tensors["blocks.0.attn.mask"]["shape"][-2:] == [12, 12]
     for entry in tensors.values():  # their formulas, and all that these read
         assert ("derived" in entry) == ("equation" in entry)
         assert {ref["tensor"] for ref in entry.get("refs", {}).values() if "tensor" in ref} <= set(tensors)
@@ -327,7 +363,7 @@ def test_samples_are_the_test_data(client: TestClient) -> None:
 def test_a_view_is_the_page_s_payload(client: TestClient, folder: Path) -> None:
     run, image = load(folder / "vit-run"), load_data("mnist-mini").test.images[5]
     shown = client.post("/api/view", json={"run": "vit-run", "input": {"image": in_base64(image), "label": 1}}).json()
-    expected = json.loads(json_bytes(view(run, image_input(run, "drawing", image, 1))))
+    expected = json.loads(json_bytes(view(run, image_input(run, "drawing", image, 1), alone=False)))
     assert shown == {**expected, "run": "vit-run"}
 
 

@@ -18,12 +18,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from glassformer import lens
 from glassformer.data import load as load_data
+from glassformer.generate.text import Writing
 from glassformer.lens.page import bundle
 from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput, image_input, text_input
 from glassformer.models import ViT
 from glassformer.predict.run import Run, load
+from glassformer.predict.writer import Writer, generate
 from glassformer.train.recipe import Recipe
 
 from .browser import Tab, browser, missing
@@ -316,7 +319,7 @@ def test_back_leads_to_what_was_chosen_before(studio: Studio) -> None:
     step = tab.run("studio.every.page().state.get().step")
     tab.run("studio.every.page().state.set({ tab: 'positions' })")
     tab.run("history.back()")
-    tab.wait("studio.every.page()?.state.get().tab === 'walk'", "the walk again")
+    tab.wait("studio.every.page()?.state.get().tab === 'model'", "the model again")
     assert tab.run("studio.every.page().state.get().step") == step
     tab.run("history.back()")
     tab.wait("document.querySelector('.studio').dataset.tab === 'look'", "the first tab again")
@@ -457,7 +460,7 @@ def test_a_text_is_looked_at_as_it_is_typed(studio: Studio) -> None:
     studio.open(run="gpt")
     run, text = studio.run("gpt"), "the dog sat on"
     write(studio, text)
-    studio.tab.wait(f"studio.columns[0].trace().sequences.tokens.join('') === {json.dumps(text[:-1])}", "the tokens")
+    studio.tab.wait(f"studio.columns[0].trace().sequences.tokens.join('') === {json.dumps(text)}", "the tokens")
     studio.tab.settle()
     found = traced(run, text_input(run, "", text))
     row = found["blocks.0.attn.pattern"][0, 0, -1]
@@ -466,7 +469,7 @@ def test_a_text_is_looked_at_as_it_is_typed(studio: Studio) -> None:
     )  # what fills a text up costs the last digits
     logits = np.asarray(found.logits)[0, -1]
     best = text_input(run, "", text).words[int(logits.argmax())]
-    assert studio.tab.text(".look .places dd code") == best.replace(" ", "·")
+    assert studio.tab.run("document.querySelector('.look .next-symbol').dataset.best") == best
     write(studio, "the cat " * 30)
     studio.tab.wait("!document.querySelector('.look .run-column .refusal').hidden", "the refusal")
     assert "32" in studio.tab.text(".look .run-column .refusal")
@@ -479,11 +482,11 @@ def test_a_text_is_looked_at_as_it_is_typed(studio: Studio) -> None:
 def test_the_answer_of_another_run_does_not_stay(studio: Studio) -> None:
     """A GPT answers at every token, a ViT once: what the GPT said does not stand under the digit."""
     studio.open(run="gpt")
-    studio.tab.wait("document.querySelector('.look .places').textContent", "the answer at a token")
+    studio.tab.wait("!!document.querySelector('.look .next-symbol')", "what comes next")
     studio.tab.run("studio.choose({ run: 'vit' })")
     studio.wait_for_run(0, "vit")
     studio.tab.settle()
-    assert studio.tab.text(".look .places") == ""
+    assert studio.tab.text(".look .places") == studio.tab.text(".look .next-room") == ""
     assert studio.says() in studio.run("vit").classes
     assert_quiet(studio)
 
@@ -501,9 +504,52 @@ def test_a_source_token_has_no_answer(studio: Studio) -> None:
     assert_quiet(studio)
 
 
+@needs_browser
+@pytest.mark.slow
+def test_a_text_grows_token_by_token(studio: Studio) -> None:
+    """As `glassformer generate` writes it with the same seed; the attention is that of the longer text each time."""
+    studio.open(run="gpt")
+    run, prompt = studio.run("gpt"), "the dog"
+    write(studio, prompt)
+    studio.tab.wait(f"studio.columns[0].trace().sequences.tokens.join('') === {json.dumps(prompt)}", "the tokens")
+    writer = Writer(run, notice=lambda _: None)
+    texts = ((seed, generate(writer, [prompt], Writing(4, seed=seed))[0].text) for seed in range(100))
+    seed, whole = next(both for both in texts if len(both[1]) == 4)  # no token without a text, such as <pad>
+    studio.tab.run(f"document.querySelector('.look .how input[type=number]').value = {seed}")
+    for length in range(1, 5):
+        # not by pointer: what is drawn anew between its going down and up has another button
+        studio.tab.run("document.querySelector('.look .next-symbol .plain-button').click()")
+        grown = f"document.querySelector('.writing').value.length === {len(prompt) + length}"
+        studio.tab.wait(grown, f"{length} tokens more")
+        text = studio.tab.run("document.querySelector('.writing').value")
+        assert (prompt + whole).startswith(text)
+        studio.tab.wait(f"studio.columns[0].trace().sequences.tokens.join('') === {json.dumps(text)}", "its attention")
+    assert studio.tab.run("document.querySelector('.writing').value") == prompt + whole
+    assert_quiet(studio)
+
+
 def write(studio: Studio, text: str) -> None:
     studio.tab.run("(() => { const field = document.querySelector('.writing'); field.focus(); field.select(); })()")
     studio.tab.type(text)
+
+
+@needs_browser
+def test_what_if_is_worked_out_by_the_server(studio: Studio) -> None:
+    studio.open(run=SHIPPED)
+    tab = studio.tab
+    tab.click_on(".studio-tabs [data-value=every]")
+    tab.wait("studio.every.page()?.trace.input.name === 'test:0'", "the page of the sample")
+    tab.run("studio.every.page().state.set({ tab: 'what-if' })")
+    tab.wait("document.querySelector('.what-if .said')?.textContent === 'Nothing is changed yet.'", "the answer")
+    tab.click_on(".head-buttons .toggle")
+    tab.wait("document.querySelector('.what-if .said').textContent.includes('Loss')", "the answer without the head")
+    run = studio.run(SHIPPED)
+    test = run.load_data().test
+    off = lens.what_if(
+        run.model, run.params, test.images[:1], [lens.HeadOff("blocks.0.attn", 0)], labels=test.labels[:1]
+    )
+    assert f"→ {off.after.loss:.4g}" in tab.text(".what-if .said")
+    assert tab.problems == []
 
 
 @needs_browser

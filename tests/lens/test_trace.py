@@ -22,7 +22,7 @@ from glassformer.models.summary import summarise
 from glassformer.names import gradient_name, named_leaves, tag
 from glassformer.train.gradient import loss_and_gradient
 
-STATISTICS = ("std_inv", "rms_inv", "norm_inv", "lse", "share")  # as in tests/contract/test_names.py
+STATISTICS = ("std_inv", "rms_inv", "norm_inv", "lse", "share", "frequency")  # as in tests/contract/test_names.py
 SMALL = ViT(Images((8, 12, 1), classes=5), width=8, hidden=7, heads=2)
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 8, 12, 1), dtype=np.uint8)
 LABELS = np.array([1, 4, 0])

@@ -13,7 +13,7 @@ from glassformer.check.draw import cast
 from glassformer.errors import SettingError
 from glassformer.layers import Attention, BandedAttention, BlockwiseAttention, LoRA
 from glassformer.losses import CrossEntropy
-from glassformer.models import BERT, GPT, T5, BERTFor, Images, Text, ViT
+from glassformer.models import BERT, GPT, T5, BERTFor, Images, Llama, Text, ViT
 from glassformer.models.bert_heads import TagHead
 from glassformer.models.stack import Stacked, as_stack, of_tuple, stacked, unstacked
 from glassformer.models.t5 import Inputs
@@ -38,6 +38,7 @@ QUICK = {
 }
 CASES = QUICK | {
     "gpt (checkpoint)": (GPT(TEXT, **SIZES, dropout=0.2, checkpoint=True), IDS, {"keep": KEEP}),
+    "llama": (Llama(TEXT, **SIZES, key_heads=1, head_norm=True, bias="qkv", window=3), IDS, {"keep": KEEP}),
     "gpt (blockwise, window)": (GPT(TEXT, **SIZES, attend=BlockwiseAttention(block=4), window=3), IDS, {}),
     "bert (lora)": (LoRA(BERTFor(BERT(TEXT, **SIZES, dropout=0.2), TagHead(8, 11)), rank=2), IDS, {"keep": KEEP}),
     "vit (banded, checkpoint)": (vit(attend=BandedAttention(), window=2, checkpoint=True), PIXELS, {}),

@@ -11,7 +11,7 @@ import pytest
 from glassformer.errors import ShapeError
 from glassformer.layers import Rotary
 from glassformer.losses import CrossEntropy
-from glassformer.models import BERT, GPT, BERTFor, MaskedHead, Text
+from glassformer.models import BERT, GPT, BERTFor, Llama, MaskedHead, Text
 from glassformer.train import loss_and_gradient
 
 from ..programs import forward
@@ -21,6 +21,7 @@ WORDS = Text(vocabulary=11, context=9)
 WRITERS = {
     "learned": GPT(WORDS, width=12, hidden=20, heads=2, depth=2),
     "rotary": GPT(WORDS, width=12, hidden=20, heads=2, depth=2, rotary=Rotary(), tied=False),
+    "llama": Llama(WORDS, width=12, hidden=14, heads=6, key_heads=2, depth=2),
 }
 READER = BERTFor(BERT(WORDS, width=12, hidden=20, heads=2, depth=2), MaskedHead(12, 11))
 

@@ -6,7 +6,7 @@ gradient is given something to add to, and what works in place is called in plac
 """
 # ruff: noqa: N803, E741  -- arguments are axis letters, upper case by the project's rule
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -147,13 +147,13 @@ def positions_case(B: int, T: int, C: int) -> Case:
 
 
 def elementwise_case(kernel: str, layer: Any, n: int) -> Case:
-    """ReLU and the GELUs. The forward of ReLU may be in place, the backward of each."""
+    """ReLU, tanh, SiLU and the GELUs. The forward of ReLU may be in place, the backward of each."""
     x, dy = 3 * draw(n), draw(n, seed=1)
 
     def ours(c: Kernels) -> Values:
         made = [empty(n), empty(n)] if kernel == "gelu_tanh" else [empty(n)]
         y, *gate = c.call(f"{kernel}_forward", (*made, x), n)[: len(made)]
-        kept = {"relu": [y], "gelu": [x], "gelu_tanh": [*gate, x]}[kernel]
+        kept = {"relu": [y], "tanh": [y], "gelu": [x], "silu": [x], "gelu_tanh": [*gate, x]}[kernel]
         dx = c.call(f"{kernel}_backward", (empty(n), *kept, dy), n)[0]
         values = {"y": y, "dx": dx, "dx_in_place": c.call(f"{kernel}_backward", (dy, *kept, dy), n)[0]}
         return values | ({"in_place": c.call("relu_forward", (x, x), n)[0]} if kernel == "relu" else {})
@@ -370,8 +370,24 @@ ATTENTION = [  # samples, T, S, heads, their width
     (1, 1, 10, 2, 3),
 ]
 
+
+def lora_case(N: int, I: int, O: int, R: int) -> Case:
+    x, a, b, old, scale = draw(N, I), draw(I, R), draw(R, O), draw(N, O, seed=1), 0.3
+
+    def ours(c: Kernels) -> Values:
+        hidden = c.call("lora_thin", (empty(N, R), a, x), N, I, R, scale)[0]
+        return {"hidden": hidden, "y": c.call("lora_add", (old, b, hidden), N, R, O)[0]}
+
+    def truth() -> Values:
+        hidden = single(scale) * doubled(x) @ doubled(a)
+        return {"hidden": hidden, "y": old + hidden @ b}
+
+    return Case(f"lora {N}x{I}x{O} of rank {R}", ours, truth)
+
+
 CASES = [
     *(linear_case(*sizes, bias=bias) for bias in (True, False) for sizes in TRIPLES),
+    *(lora_case(*sizes) for sizes in ((1, 7, 5, 1), (33, 17, 16, 3))),
     *(standardise_case(n) for n in (*SIZES, 784)),
     *(standardise_columns_case(N, I) for N, I in ((1, 4), (3, 17))),
     *(patches_case((28, 14, channels), size) for size in (2, 7) for channels in (1, 3)),
@@ -400,9 +416,9 @@ def truth_of(case: Case) -> Values:
     return case.truth()
 
 
-def instances() -> list[Instance]:
+def instances(cases: Iterable[Case]) -> list[Instance]:
     """All that the cases call."""
     recorder = Recorder()
-    for case in CASES:
+    for case in cases:
         case.ours(recorder)
     return recorder.instances

@@ -78,6 +78,17 @@ void cdf_of_all(float *y, const float *x, int n)
     for (int i = 0; i < n; i += LANES) vec_store(y + i, vec_normal(vec_load(x + i)).cdf);
 }
 INLINE void transposed(float *y, const float *x, int N, int C) { transpose(y, N, x, C, N, C); }
+INLINE void head_loss_part(float *demb, float *db, float *work, const float *emb, const float *b, const float *tokens,
+                           const float *facts, int N, int C, int V, int first, float smoothing)
+{
+    const table_part part = {first, smoothing, work};
+    head_loss_rows(demb, db, emb, b, tokens, facts, N, C, V, &part);
+}
+INLINE void embedding_part(float *demb, const float *ids, const float *dy, int N, int V, int C, int first)
+{
+    const table_part part = {first, 0.0f, NULL};
+    embedding_rows(demb, ids, dy, N, V, C, &part);
+}
 INLINE void clip(float *g, int n, float most)
 {
     const float factor = clip_factor(sum_of_squares(g, n), most);

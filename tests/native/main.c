@@ -59,20 +59,22 @@ int main(int argc, char **argv)
 {
     const int threads = argc > 1 ? atoi(argv[1]) : 1;
     (void)threads;
-    uint8_t *images = room(COUNT * PIXELS);
-    float *params = room(PARAMETERS * sizeof *params), *logits = room(COUNT * CLASSES * sizeof *logits);
+    input *images = room(COUNT * PIXELS * sizeof *images);
+    float *params = room(PARAMETERS * sizeof *params), *logits = room(COUNT * GF_LABELS * CLASSES * sizeof *logits);
     float *space = room((size_t)gf_space() * sizeof *space);
     int good = 1;
-    for (int i = 0; i < COUNT * PIXELS; i++) images[i] = (uint8_t)drawn();
+    const int is_text = _Generic((input)0, int32_t: 1, default: 0); /* small words: ids, yes or no, a place, keys */
+    for (int i = 0; i < COUNT * PIXELS; i++) images[i] = (input)(is_text ? drawn() % 3 : drawn() & 255);
     for (int i = 0; i < PARAMETERS; i++) params[i] = 0.2f * ((float)drawn() / 8388608.0f - 1.0f);
 #ifndef GF_FORWARD_ONLY
-    int32_t *labels = room(COUNT * sizeof *labels), *order = room(COUNT * sizeof *order);
+    int32_t *labels = room(COUNT * GF_LABELS * sizeof *labels), *order = room(COUNT * sizeof *order);
     int32_t *shifts = room(COUNT * 2 * sizeof *shifts), *erased = room(COUNT * 4 * sizeof *erased);
     float *affine = room(COUNT * 6 * sizeof *affine);
-    float *m = room(PARAMETERS * sizeof *m), *v = room(PARAMETERS * sizeof *v);
+    float *m = room(PARAMETERS * sizeof *m), *v = room(PARAMETERS * sizeof *v), *ema = room(PARAMETERS * sizeof *ema);
+    float *shares = room(COUNT * GF_LABELS * sizeof *shares);
     float *rates = room(STEPS * sizeof *rates), *losses = room(STEPS * sizeof *losses);
+    for (int i = 0; i < COUNT * GF_LABELS; i++) labels[i] = i % CLASSES, shares[i] = i % 3 ? 0.1f : 0.0f;
     for (int i = 0; i < COUNT; i++) {
-        labels[i] = i % CLASSES;
         order[i] = COUNT - 1 - i;
         shifts[2 * i] = i % 5 - 2;
         shifts[2 * i + 1] = i % 3 - 1;
@@ -81,21 +83,31 @@ int main(int argc, char **argv)
         erased[4 * i + 2] = i % (ROWS + 1), erased[4 * i + 3] = COLUMNS;
     }
     for (int i = 0; i < STEPS; i++) rates[i] = 0.02f;
-    int32_t *ends = room(3 * sizeof *ends); /* decayed, not, decayed */
+    int32_t *ends = room(3 * sizeof *ends);
+    float *factors = room(3 * sizeof *factors), *decays = room(3 * sizeof *decays); /* decayed, frozen, slower */
+    factors[0] = 1.0f, factors[2] = 0.5f, decays[0] = 0.01f;
     ends[0] = PARAMETERS / 3, ends[1] = PARAMETERS / 2, ends[2] = PARAMETERS;
-    job work = {.images = images, .labels = labels, .order = order, .rates = rates, .ends = ends, .params = params,
+    job work = {.images = images, .labels = labels, .order = order, .rates = rates, .ends = ends, .factors = factors, .decays = decays, .params = params,
                 .m = m, .v = v, .losses = losses, .count = COUNT, .batch = BATCH, .last = STEPS, .threads = threads, .shards = SHARDS,
-                .smoothing = 0.1f, .momentum = 0.5f, .b1 = 0.9f, .b2 = 0.99f, .eps = 1e-8f, .weight_decay = 0.01f};
+                .smoothing = 0.1f, .momentum = 0.5f, .b1 = 0.9f, .b2 = 0.99f, .eps = 1e-8f, .ema = ema, .renewed = 0.1f};
     work.space = room((size_t)gf_training_space(&work) * sizeof *work.space);
     good &= learn(&work);
+#if GF_LABELS == 1
     work.shifts = shifts;
     good &= learn(&work);
     work.affine = affine, work.erased = erased;
     good &= learn(&work);
+#else
+    work.shares = shares;
+    good &= learn(&work);
+#endif
+    free(ema), free(shares), free(factors), free(decays);
     free(labels), free(order), free(shifts), free(erased), free(affine), free(m), free(v), free(rates), free(ends), free(losses), free(work.space);
 #endif
+#ifndef GF_HEAD_LOSS
     gf_predict(logits, params, images, space, COUNT);
-    good &= all_finite(logits, COUNT * CLASSES);
+#endif
+    good &= all_finite(logits, COUNT * GF_LABELS * CLASSES);
     free(images), free(params), free(logits), free(space);
     return good ? 0 : 1;
 }

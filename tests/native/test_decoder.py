@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from glassformer.errors import EngineError, ShapeError
+from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.layers import (
     GELU,
     Attention,
@@ -24,15 +25,17 @@ from glassformer.layers import (
     MultiHeadAttention,
     ReLU,
     Rotary,
+    ScaledRotary,
     SiLU,
     Tanh,
     TiedHead,
     tied_head,
 )
-from glassformer.models import BERT, GPT, ViT
+from glassformer.layers.rope_scaling import DynamicScaling, Llama3Scaling, YarnScaling
+from glassformer.models import BERT, GPT, Llama, ViT
 from glassformer.models.text import Text
 from glassformer.names import at
-from glassformer.native import build, decoder
+from glassformer.native import build, text_stack
 from glassformer.native.decoder import GROUP, NativeDecoder
 
 from .compiled import VARIANTS, c_compiler, compile_library, skip_what_cannot_run
@@ -41,6 +44,7 @@ from .test_sanitizers import PATHS, STRICT, begun_early, compiled, must_race, ru
 ODD = GPT(text=Text(vocabulary=101, context=53), width=60, hidden=130, heads=3, depth=2)
 EVEN = GPT(text=Text(vocabulary=64, context=64), width=64, hidden=96, heads=1, depth=1, activation=GELU())
 NARROW = GPT(text=Text(vocabulary=7, context=19), width=6, hidden=5, heads=2, depth=3, activation=ReLU())
+LLAMA = Llama(text=Text(vocabulary=101, context=53), width=60, hidden=130, heads=6, key_heads=2, depth=2)
 ROTARY = GPT(
     text=Text(vocabulary=101, context=40),
     width=68,
@@ -51,7 +55,19 @@ ROTARY = GPT(
     tied=False,
     activation=SiLU(),
 )
-MODELS = {"odd": ODD, "even": EVEN, "narrow": NARROW, "rotary, own head": ROTARY}
+MODELS: dict[str, Any] = {
+    "odd": ODD,
+    "even": EVEN,
+    "narrow": NARROW,
+    "rotary, own head": ROTARY,
+    "window": replace(ODD, window=9),
+    "llama": LLAMA,
+    "qwen2": replace(LLAMA, bias="qkv", tied=False),
+    "qwen3": replace(LLAMA, head_norm=True, head_width=14),
+    "mistral": replace(LLAMA, window=7, heads=10, key_heads=1),  # more heads that share keys than a tile has rows
+    "llama 3": replace(LLAMA, rotary=ScaledRotary(Llama3Scaling(context=16)), bias=True),
+    "yarn": replace(LLAMA, rotary=ScaledRotary(YarnScaling(factor=4.0, context=16)), window=1),
+}
 
 
 @dataclass(frozen=True)
@@ -96,21 +112,21 @@ def needs_a_compiler() -> None:
 
 
 @cache
-def drawn(model: GPT) -> Any:
+def drawn(model: Any) -> Any:
     """Weights of which none is 0 or 1, larger than at the start: every mistake shows in the logits."""
     draw = np.random.default_rng(0)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     return jax.tree.map(lambda leaf: (leaf.ndim == 1) + draw.normal(0, 0.2, leaf.shape).astype(np.float32), shapes)
 
 
-def texts(model: GPT, rows: int) -> np.ndarray:
+def texts(model: Any, rows: int) -> np.ndarray:
     """As long as the context."""
     draw = np.random.default_rng(rows)
     return draw.integers(model.text.vocabulary, size=(rows, model.text.context), dtype=np.int32)
 
 
 @cache
-def truth(model: GPT, rows: int) -> np.ndarray:
+def truth(model: Any, rows: int) -> np.ndarray:
     """The logits at every place of the texts, in float64."""
     with jax.enable_x64(True):
         params = jax.tree.map(lambda leaf: leaf.astype(np.float64), drawn(model))
@@ -130,20 +146,42 @@ def largest_error(made: NativeDecoder, lengths: list[int]) -> float:
     ids, rows, places = texts(model, len(lengths)), np.arange(len(lengths)), np.array(lengths)
     expected = truth(model, len(lengths))
     errors = [error(made.start(ids[:, : max(lengths)], places), expected[rows, places - 1])]
-    while places.max() < made.context:
+    while places.max() < ids.shape[1]:
         errors.append(error(made.step(ids[rows, places]), expected[rows, places]))
         places = places + 1
     return max(errors)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("name", MODELS)
-def test_every_place_has_the_logits_of_forward(name: str, threads: int) -> None:
+def test_every_place_has_the_logits_of_forward(name: str) -> None:
     model = MODELS[name]
-    made = NativeDecoder(model, drawn(model), threads=threads)
-    assert (made.context, made.vocabulary) == (model.text.context, model.text.vocabulary)
+    made = NativeDecoder(model, drawn(model), threads=2)
+    assert (made.context, made.vocabulary) == (model.longest, model.text.vocabulary)
     assert largest_error(made, [5, 1, 17]) < 1e-5
     assert largest_error(made, [1, 1, 1]) < 1e-5
+
+
+@pytest.mark.parametrize("weights", ["float32", "bf16", "int8"])
+def test_any_number_of_threads_gives_the_same_bits(weights: Any) -> None:
+    ids, found = texts(LLAMA, 3), []
+    for threads in (1, 2, 3):
+        made = NativeDecoder(LLAMA, drawn(LLAMA), weights=weights, threads=threads)
+        found.append([made.start(ids[:, :17], [5, 1, 17]).tobytes(), made.step([1, 2, 3]).tobytes()])
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_window_has_no_end() -> None:
+    """Behind the context, and behind the ring of the cache: as JAX writes it."""
+    model = replace(LLAMA, window=7, text=Text(vocabulary=101, context=16))
+    long = replace(model, text=Text(vocabulary=101, context=GROUP + 120))
+    ids = np.random.default_rng(0).integers(101, size=(2, GROUP + 120), dtype=np.int32)
+    made, expected = NativeDecoder(model, drawn(model)), np.asarray(jax.jit(long.forward)(drawn(model), ids)[0])
+    assert made.slots < ids.shape[1]
+    assert error(made.start(ids[:, : GROUP + 10], [GROUP + 10, 3]), expected[[0, 1], [GROUP + 9, 2]]) < 1e-5
+    for step in range(110):
+        logits = made.step([ids[0, GROUP + 10 + step], ids[1, 3 + step]])
+        if step in (0, 57, 109):
+            assert error(logits, expected[[0, 1], [GROUP + 10 + step, 3 + step]]) < 1e-5
 
 
 def test_a_full_context_and_more_rows_than_a_tile_has() -> None:
@@ -159,6 +197,20 @@ def test_prompts_that_are_read_in_several_groups() -> None:
 def test_more_texts_and_heads_than_a_phase_has_items() -> None:
     model = GPT(text=Text(vocabulary=5, context=2), width=300, hidden=4, heads=300, depth=1)
     assert largest_error(NativeDecoder(model, drawn(model)), [1] * 2100) < 1e-5
+
+
+@pytest.mark.parametrize("model", [ODD, LLAMA], ids=["gpt", "llama"])
+def test_the_same_64_tokens_as_jax(model: Any) -> None:
+    longer = replace(model, text=Text(vocabulary=101, context=80))
+    sides, written = [NativeDecoder(longer, drawn(longer)), JaxDecoder(longer, drawn(longer))], []
+    for side in sides:
+        tokens, scores = [], side.start(np.array([[3, 1, 4], [1, 5, 0]], np.int32), np.array([3, 2]))
+        for _ in range(64):
+            tokens.append(scores.argmax(axis=-1).tolist())
+            scores = side.step(np.array(tokens[-1], np.int32))
+        written.append(tokens)
+    assert written[0] == written[1]
+    assert len({token for pair in written[0] for token in pair}) > 3
 
 
 def test_one_percent_is_noticed() -> None:
@@ -257,12 +309,12 @@ def test_a_model_of_another_class_with_blocks_of_its_own() -> None:
 
 def test_one_thread_is_enough_for_little_work() -> None:
     made = NativeDecoder(ODD, drawn(ODD))
-    assert (made.threads_for(1), made.threads_for(GROUP)) == (1, 1)
-    cores = decoder.cores()
-    made.weights = np.broadcast_to(np.float32(0), 1_000_000)
-    assert (made.threads_for(1), made.threads_for(8), made.threads_for(64)) == (1, 1, cores)
-    made.threads = 3
-    assert made.threads_for(1) == 3
+    stack = made.stack
+    assert (stack.threads_for(1), stack.threads_for(GROUP)) == (1, 1)
+    stack.matrices = 1_000_000
+    assert (stack.threads_for(1), stack.threads_for(8), stack.threads_for(64)) == (1, 1, text_stack.cores())
+    stack.threads = 3
+    assert stack.threads_for(1) == 3
 
 
 @pytest.mark.parametrize(
@@ -270,11 +322,12 @@ def test_one_thread_is_enough_for_little_work() -> None:
 )
 def test_on_other_processors(variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_what_cannot_run(variant)
-    library = compile_library(decoder.SOURCE, variant, tmp_path)
+    library = compile_library(text_stack.SOURCE, variant, tmp_path)
     monkeypatch.setattr(build, "load", lambda source, notice: library)
-    for model in MODELS.values():
+    for name in ("odd", "even", "narrow", "rotary, own head", "mistral", "qwen3"):
+        model = MODELS[name]
         made = NativeDecoder(model, drawn(model), threads=2)
-        assert made.panel == {"scalar": 2, "avx2": 16, "plain": 8}.get(variant, made.panel)
+        assert made.stack.panel == {"scalar": 2, "avx2": 16, "plain": 8}.get(variant, made.stack.panel)
         assert largest_error(made, [9, 1, 17]) < 1e-5
 
 
@@ -311,22 +364,26 @@ def test_what_has_no_c_twin_is_named() -> None:
     with pytest.raises(EngineError, match="the native decoder has no ViT yet: it reads one text a row"):
         NativeDecoder(ViT(), None)
     bert = BERT(text=Text(30, 9), width=10, hidden=17, heads=1, depth=1)
-    with pytest.raises(EngineError, match=r"the native decoder has no \w+ yet \(.*\): it expects \w+ there"):
+    with pytest.raises(
+        EngineError, match=r"the native decoder has no \w+ yet \(.*\): it expects LayerNorm or RMSNorm there"
+    ):
         NativeDecoder(bert, None)
     with pytest.raises(EngineError, match=r"the native decoder has no Tanh yet \(blocks.0.ff.activation\)"):
         NativeDecoder(GPT(depth=1, activation=Tanh()), None)  # pyright: ignore[reportArgumentType]
 
 
 def test_ways_to_attend() -> None:
-    """Blockwise attention and checkpoints are computed plainly; windows and linear attention are left to JAX."""
+    """Blockwise attention and checkpoints are computed plainly; global tokens and linear attention are left to JAX."""
     model = replace(ODD, attend=BlockwiseAttention(block=4), checkpoint=True)
     ids = texts(ODD, 2)
     same = [NativeDecoder(one, drawn(ODD)).start(ids, [4, 9]).tolist() for one in (ODD, model)]
     assert same[0] == same[1]
     with pytest.raises(EngineError, match=r"has no CausalSelfAttention with mask yet \(blocks.0.attn\)"):
-        NativeDecoder(replace(ODD, window=3), None)
+        NativeDecoder(replace(ODD, window=3, global_tokens=1), None)
     with pytest.raises(EngineError, match=r"the native decoder has no linear attention yet \(blocks.0.attn\)"):
         NativeDecoder(replace(ODD, attend=LinearAttention()), None)
+    with pytest.raises(EngineError, match=r"no rotary positions that change with the length yet \(blocks.0.attn\)"):
+        NativeDecoder(replace(LLAMA, rotary=ScaledRotary(DynamicScaling())), None)
 
 
 def test_more_threads_than_there_can_be() -> None:
@@ -337,52 +394,7 @@ def test_more_threads_than_there_can_be() -> None:
 
 # Under sanitizers: arrays have exactly the size that is needed
 
-MAIN = r"""
-#include "decode.h"
-#include <stdio.h>
-#include <stdlib.h>
-
-enum { B = 3, C = 100, H = 4, D = C / H, F = 130, L = 2, V = 71, CONTEXT = 37 }; /* every thread has panels */
-
-static float *room(size_t floats)
-{
-    void *made;
-    if (posix_memalign(&made, 64, floats * sizeof(float))) exit(3);
-    for (size_t i = 0; i < floats; i++) ((float *)made)[i] = 0.1f * (float)(i * 2654435761u % 1000) / 1000.0f;
-    return made;
-}
-
-int main(int argc, char **argv)
-{
-    const int slots = PANELS(CONTEXT) * PANEL, lengths[B] = {20, 1, 11};
-    int32_t owner[32], place[32], wanted[B] = {19, 20, 31};
-    float *keys = room((size_t)(L * B * H * D) * slots), *values = room(L * B * H * panels_of(slots, D));
-    float *weights = room(L * (panels_of(C, 3 * C) + panels_of(C, C) + panels_of(C, F) + panels_of(F, C) +
-                               6 * panels_of(1, C) + panels_of(1, 3 * C) + panels_of(1, F)) +
-                          2 * panels_of(1, C) + panels_of(C, V));
-    float *rotations = room(CONTEXT * D), *logits = room((size_t)B * PANELS(V) * PANEL);
-    decoding work = {.weights = weights, .rotations = rotations, .keys = keys, .values = values, .logits = logits,
-                     .owner = owner, .place = place, .wanted = wanted, .tokens = 32, .wants = B, .sequences = B,
-                     .slots = slots, .width = C, .heads = H, .hidden = F, .depth = L, .vocabulary = V,
-                     .threads = argc > 1 ? atoi(argv[1]) : 1, .eps = 1e-5f, .scale = 0.4f};
-    int n = 0, good = 1;
-    for (int b = 0; b < B; b++)
-        for (int t = 0; t < lengths[b]; t++, n++) owner[n] = b, place[n] = t;
-    for (int step = 0; step < CONTEXT - 20; step++) {
-        float *x = room((size_t)work.tokens * C);
-        work.x = x, work.activation = step % 4;
-        work.space = room((size_t)gf_decode_space(&work));
-        gf_decode(&work);
-        for (int b = 0; b < B; b++)
-            for (int v = 0; v < V; v++) good &= isfinite(logits[b * PANELS(V) * PANEL + v]) != 0;
-        free(x), free(work.space);
-        work.tokens = B;
-        for (int b = 0; b < B; b++) owner[b] = wanted[b] = b, place[b] = lengths[b] + step;
-    }
-    free(keys), free(values), free(weights), free(rotations), free(logits);
-    return good ? 0 : 1;
-}
-"""
+MAIN = (Path(__file__).parent / "text_main.c").read_text()
 
 
 @pytest.mark.slow
@@ -399,9 +411,9 @@ def test_threads_do_not_race(threads: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_sanitizer_sees_an_array_that_is_too_short(tmp_path: Path) -> None:
-    short = MAIN.replace("panels_of(C, V));", "panels_of(C, V) - 1);")
+    short = MAIN.replace("weights = room((size_t)used)", "weights = room((size_t)used - 1)")
     assert short != MAIN
-    with pytest.raises(AssertionError, match="READ of size"):
+    with pytest.raises(AssertionError, match=r"(WRITE|READ) of size"):
         run_sanitized("address,undefined", PATHS["vector"], short, 1, tmp_path)
 
 
@@ -415,6 +427,6 @@ def test_a_sanitizer_sees_a_phase_that_begins_too_early(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", PATHS)
 def test_compilers_have_nothing_to_say(compiler: str, path: str, tmp_path: Path) -> None:
     found = shutil.which(compiler) or pytest.skip(f"no {compiler}")
-    made, said = compiled(found, (*STRICT, *PATHS[path]), decoder.SOURCE, tmp_path)
+    made, said = compiled(found, (*STRICT, *PATHS[path]), text_stack.SOURCE, tmp_path)
     assert made.exists(), said
     assert said == ""

@@ -17,7 +17,9 @@ from glassformer.native import build
 
 from .cases import CASES, PAIRS, TRIPLES, Case, Values, draw, empty, instances, padded_rows, truth_of
 from .compiled import VARIANTS, Kernels, compile_library, library_source, skip_what_cannot_run
+from .text_cases import TEXT_CASES
 
+ALL = [*CASES, *TEXT_CASES]
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
 
 
@@ -29,7 +31,7 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """All kernels at all sizes of the cases, in one library."""
     skip_what_cannot_run(request.param)
     folder = tmp_path_factory.mktemp(request.param)
-    return Kernels(compile_library(library_source(instances()), request.param, folder))
+    return Kernels(compile_library(library_source(instances(ALL)), request.param, folder))
 
 
 def errors_of(ours: Values, truth: Values) -> dict[str, float]:
@@ -46,7 +48,7 @@ def too_large(errors: dict[str, float]) -> dict[str, float]:
     return {name: error for name, error in errors.items() if not error <= 1e-5}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=str)
 def test_kernel_is_its_twin(kernels: Kernels, case: Case) -> None:
     ours, truth = case.ours(kernels), truth_of(case)
     for name, value in truth.items():

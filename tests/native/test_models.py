@@ -4,9 +4,11 @@ An error is counted as DESIGN says: the largest difference over a leaf, divided 
 """
 
 import ctypes
+import re
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +17,7 @@ import pytest
 
 from glassformer.check.gradients import leaf_errors
 from glassformer.data.dataset import Samples
+from glassformer.edge.export import covered
 from glassformer.errors import EngineError
 from glassformer.losses import LabelSmoothing
 from glassformer.models import MLP, Network, PatchAttention, PatchBlock, TinyIris, ViT
@@ -22,14 +25,20 @@ from glassformer.models.columns import Columns
 from glassformer.models.images import Images
 from glassformer.models.patch_block import Normed, NormedResidual, WithResidual
 from glassformer.names import named_leaves
+from glassformer.native.decoder import NativeDecoder
 from glassformer.native.engine import Job, NativeEngine, must_mirror, samples_at_once
 from glassformer.native.lower import plan_for
 from glassformer.native.write import source_of
+from glassformer.predict.run import Run
+from glassformer.train import engines
 from glassformer.train.augment import Augment
 from glassformer.train.jax_engine import JaxEngine, loss_of_step
 from glassformer.train.optimiser import Optimiser, Schedule
 from glassformer.train.recipe import Engine, Recipe, Training
-from glassformer.train.tasks import NextToken
+from glassformer.train.tasks import TASKS, NextToken
+from glassformer.train.tune import LowRank
+
+from ..hub.builders import MODELS as OF_HUB
 
 ALL = Augment(rotate=30, scale=0.2, shear=0.2, erase=0.5)
 COUNT, BATCH = 23, 10  # the last batch has three samples
@@ -53,6 +62,8 @@ MODELS: dict[str, Network] = {
     ),
     "vit": ViT(images=GREY, width=16, hidden=32, heads=4, depth=2),
     "vit, class token": ViT(images=GREY, width=16, hidden=32, heads=4, depth=2, with_class_token=True),
+    "deit": ViT(images=COLOURS, width=9, hidden=7, heads=3, depth=2, with_class_token=True, distillation="token"),
+    "vit, window": ViT(images=GREY, patch_size=2, width=10, hidden=17, heads=2, window=5),
     "vit, odd widths": ViT(images=GREY, patch_size=2, width=10, hidden=17, heads=2),
     "vit, colours": ViT(images=COLOURS, width=9, hidden=7, heads=3, with_class_token=True),
     "vit, patches of 7": ViT(images=TALL, patch_size=7, width=18, hidden=20, heads=1),
@@ -179,9 +190,7 @@ def test_samples_that_go_through_together() -> None:
 
 
 def test_a_task_that_is_no_classification_is_refused() -> None:
-    with pytest.raises(
-        EngineError, match="the native engine trains classifiers by cross-entropy, and has no NextToken"
-    ):
+    with pytest.raises(EngineError, match="the native engine trains classifiers of images, and has no NextToken"):
         native(replace(recipe_for(MODELS["mlp"]), task=NextToken()))
 
 
@@ -256,7 +265,7 @@ def test_any_number_of_threads_gives_the_same_bits_and_a_run_may_be_cut_anywhere
     for threads, cuts in ((1, (0, 9)), (1, (0, 4, 9)), (2, (0, 9)), (3, (0, 9)), (5, (0, 2, 9))):
         recipe = replace(recipe_for(MODELS[name], threads, augment=augment), optimiser=optimiser)
         engine = native(recipe, 83)
-        batches, state, losses = engine.batches(order(83), 1), engine.start(params_for(recipe.model)), []
+        batches, state, losses = engine.batches(order(83), 1), engine.start(params_for(recipe.network)), []
         for first, last in pairwise(cuts):
             state, some = engine.run(state, batches, first, last)
             losses += some.tolist()
@@ -304,12 +313,28 @@ def curves(recipe: Recipe) -> tuple[list[float], list[float]]:
     """The losses of two epochs of five steps: ours, and the jax engine's."""
     count, both = 5 * BATCH - 3, []
     for engine in (native(recipe, count), JaxEngine(recipe, samples_for(recipe.model, count), (1,))):
-        state, losses = engine.start(params_for(recipe.model)), []
+        state, losses = engine.start(params_for(recipe.network)), []
         for epoch in (1, 2):
             state, part = engine.run(state, engine.batches(order(count), epoch), 0, engine.steps)  # pyright: ignore[reportArgumentType]
             losses += part.tolist()
         both.append(losses)
     return both[0], both[1]
+
+
+def test_thin_matrices_beside_the_weights() -> None:
+    """LoRA, also of the matrix before which the mean is taken; ten steps, the weights themselves, and the scores."""
+    model = MODELS["patch attention, odd widths"]
+    tune = LowRank(rank=3, targets=("patch.w", "attn.w_q", "ff.w_down"), also=("head.*",))
+    recipe = replace(recipe_for(model, 2), tune=tune, optimiser=Optimiser(name="adamw", lr=0.01, clip=0.5))
+    ours, truth = curves(recipe)
+    np.testing.assert_allclose(ours, truth, rtol=1e-4)
+    params, samples = params_for(recipe.network), samples_for(model)
+    mine, theirs = (engine.score(params, samples) for engine in (native(recipe), JaxEngine(recipe, samples, (1,))))
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+    engine = native(recipe)
+    state, _ = engine.run(engine.start(params), engine.batches(order(), 1), 0, 2)
+    assert bits(state.params.base._replace(head=None)) == bits(params.base._replace(head=None))
+    assert all(not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (state.params.a, params.a)), strict=True))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -359,10 +384,45 @@ def test_more_threads_than_there_can_be() -> None:
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (Recipe(model=ViT(images=GREY, dropout=0.1)), r"the native engine has no Dropout yet \(blocks\.0\.drop1\)"),
+        (Recipe(model=ViT(images=GREY, dropout=0.1)), r"Dropout in models of texts only \(blocks\.0\.drop1\)"),
         (Recipe(optimiser=Optimiser(name="lion")), "the native engine has no optimiser lion"),
     ],
 )
 def test_what_is_not_covered_is_refused_by_name(recipe: Recipe, message: str) -> None:
     with pytest.raises(EngineError, match=message):
         native(recipe)
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        ("deit", r"no StandardiseChannels yet \(prepare\)"),
+        ("teacher", r"no DistilledHead yet \(head\)"),
+    ],
+)
+def test_one_line_says_which_layer_has_no_c(kind: str, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And jax trains it; a device is refused with the same words."""
+    model = replace(OF_HUB[kind], images=COLOURS) if kind == "teacher" else OF_HUB[kind]
+    recipe = Recipe(model=model, task=TASKS[model.tasks[0]]())
+    heard: list[str] = []
+    monkeypatch.setattr(engines, "jax_engine", lambda *given: "jax")
+    assert engines.choose(recipe, None, heard.append) == "jax"
+    (line,) = heard
+    assert re.search(f"^engine jax: the native engine .*{missing}$", line)
+    with pytest.raises(EngineError, match=missing):
+        engines.choose(replace(recipe, engine=Engine(name="native")), None, heard.append)
+    with pytest.raises(EngineError, match=f"there is no C of it for a device: .*{missing}"):
+        covered(Run(Path("run"), recipe, None, ()))
+
+
+@pytest.mark.parametrize("kind", ["llama", "roberta"])
+def test_a_device_has_no_texts(kind: str) -> None:
+    with pytest.raises(EngineError, match=r"there is no C of it for a device: .*no Embedding yet"):
+        covered(Run(Path("run"), Recipe(model=OF_HUB[kind]), None, ()))
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3"])
+def test_the_decoder_has_all_their_layers(kind: str) -> None:
+    model = OF_HUB[kind]
+    made = NativeDecoder(model, model.init(jax.random.key(0)))
+    assert made.start([[1, 2, 3]], [3]).shape == (1, model.input.vocabulary)

@@ -1,8 +1,9 @@
 """A layer of somebody else's in C: registered, found by the plan, compiled with ours, and right."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -10,9 +11,17 @@ import pytest
 
 from glassformer import register, registry
 from glassformer.errors import EngineError, SettingError
+from glassformer.models import GPT, Network
+from glassformer.models.text import Text
+from glassformer.names import at
 from glassformer.native import build
+from glassformer.native.engine import NativeEngine
 from glassformer.native.lower import plan_for
-from glassformer.train.jax_engine import JaxEngine
+from glassformer.shapes import Static
+from glassformer.train.jax_engine import JaxEngine, loss_of_step
+from glassformer.train.recipe import Engine, Recipe, Training
+from glassformer.train.tasks import NextToken
+from glassformer.train.tasks.next_token import Stream
 
 from .own_kernel import Scale, Scaled, give_kernel, scale
 from .test_models import (
@@ -119,3 +128,45 @@ def test_a_layer_has_one_kernel() -> None:
 
         @register.kernel(Scale)
         def other(plan: Any, node: Any, x: Any) -> None: ...
+
+
+class ScaledParams(NamedTuple):
+    gpt: Any
+    scale: Any
+
+
+@dataclass(frozen=True)
+class ScaledGPT(Network):
+    """A language model whose logits somebody scales."""
+
+    tasks: ClassVar[tuple[str, ...]] = ("next-token",)
+    gpt: GPT = GPT(text=Text(19, 7), width=12, hidden=10, heads=3, depth=1)
+
+    @property
+    def input(self) -> Text:
+        return self.gpt.text
+
+    def init(self, key: Any) -> ScaledParams:
+        return ScaledParams(gpt=self.gpt.init(key), scale=Scale(19).init(key))
+
+    def forward(self, params: ScaledParams, x: Any) -> Any:
+        h, gpt = at("gpt", self.gpt).forward(params.gpt, x)
+        y, scale = at("scale", Scale(19)).forward(params.scale, h)
+        return y, (gpt, scale)
+
+    def backward(self, params: ScaledParams, cache: Any, dy: Any) -> Any:
+        dh, dscale = at("scale", Scale(19)).backward(params.scale, cache[1], dy)
+        _, dgpt = at("gpt", self.gpt).backward(params.gpt, cache[0], dh)
+        return None, ScaledParams(gpt=dgpt, scale=dscale)
+
+
+def test_in_a_text_model() -> None:
+    """Somebody's kernel among ours, and somebody's model."""
+    ids = np.random.default_rng(0).integers(19, size=5 * 7 + 1).astype(np.int32)
+    recipe = Recipe(model=ScaledGPT(), task=NextToken(), training=Training(batch=3), engine=Engine(name="native"))
+    samples, params = Stream(ids, Static(7)), params_for(recipe.model)
+    engine, referee = NativeEngine(recipe, samples, pytest.fail), JaxEngine(recipe, samples, (recipe.training.seed,))
+    loss, gradient = engine.gradient(params, engine.batches([np.arange(5)], 1), 1)
+    true_loss, truth = loss_of_step(recipe, params, referee.batches([np.arange(5)], 1), 1)
+    assert loss == pytest.approx(float(true_loss), rel=1e-5)
+    assert error(gradient, truth) <= 1e-5

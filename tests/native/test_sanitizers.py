@@ -3,15 +3,20 @@
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from glassformer.models import MLP, Network, PatchAttention, PatchBlock, ViT
+from glassformer.layers import Attention, LoRA, Rotary
+from glassformer.models import BERT, GPT, MLP, Llama, Network, PatchAttention, PatchBlock, ViT
+from glassformer.models.bert import BERTFor
 from glassformer.models.images import Images
 from glassformer.models.patch_block import NormedResidual, WithResidual
-from glassformer.native import build
-from glassformer.native.write import source_of
+from glassformer.models.text import Text
+from glassformer.native import build, plan
+from glassformer.native.lower import plan_for
+from glassformer.native.write import source
 
 from .compiled import X86, c_compiler
 
@@ -19,6 +24,9 @@ pytestmark = pytest.mark.slow  # each program is compiled with its sanitizer
 
 MAIN = (Path(__file__).parent / "main.c").read_text()
 SMALL = Images((8, 6, 1), 3, 0.4, 0.3)
+
+LITTLE = BERT(text=Text(9, 7), width=10, hidden=17, heads=2, depth=1, dropout=0.1)
+WORDY = replace(LITTLE, text=Text(67, 37))  # a piece of 64 symbols and 3; more tokens than a product takes
 
 MODELS: dict[str, tuple[Network, int]] = {  # and the samples it takes at once
     "vit": (ViT(images=SMALL, patch_size=2, width=10, hidden=17, heads=2, depth=2, with_class_token=True), 1),
@@ -29,6 +37,20 @@ MODELS: dict[str, tuple[Network, int]] = {  # and the samples it takes at once
         1,
     ),
     "mlp": (MLP(images=SMALL, hidden=(17, 5)), 3),
+    "gpt": (  # a tile, and a part of one
+        GPT(text=Text(7, 37), width=10, hidden=17, heads=2, depth=2, dropout=0.1, attend=Attention(dropout=0.1)),
+        2,
+    ),
+    "llama, lora": (
+        Llama(
+            text=Text(19, 39), width=12, hidden=17, heads=6, key_heads=2, depth=1, head_norm=True, tied=False, window=3
+        ),
+        3,
+    ),
+    "bert": (BERTFor(LITTLE, LITTLE.head_for("masked", 0)), 2),
+    "bert, span": (BERTFor(replace(LITTLE, first_position=2), LITTLE.head_for("span", 0)), 1),
+    "bert, large table": (BERTFor(WORDY, WORDY.head_for("masked", 0)), 2),
+    "gpt, large weights": (GPT(text=Text(7, 5), width=34, hidden=1930, heads=1, depth=1, rotary=Rotary()), 1),
     "mlp, large weights": (MLP(images=Images((28, 28, 1), 3, 0.4, 0.3), hidden=(90,)), 3),  # cut by columns: 64 and 26
 }
 PATHS = {"vector": (build.processor_flag(),), "scalar": ("-DGF_SCALAR",)}
@@ -37,8 +59,15 @@ STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-c")
 
 
 def program(name: str, *, training: bool = True) -> str:
+    return ("" if training else "#define GF_FORWARD_ONLY\n") + source_of(name) + MAIN
+
+
+def source_of(name: str) -> str:
     model, samples = MODELS[name]
-    return ("" if training else "#define GF_FORWARD_ONLY\n") + source_of(model, samples) + MAIN
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "LARGE_TABLE", 1 if name.endswith("large table") else plan.LARGE_TABLE)
+        adapter = LoRA(model, rank=3) if name.endswith("lora") else None
+        return source(plan_for(model, samples, padded=name.startswith("bert"), adapter=adapter))
 
 
 def compiled(compiler: str, flags: tuple[str, ...], source: str, folder: Path) -> tuple[Path, str]:
@@ -73,10 +102,11 @@ def test_no_step_outside_memory_and_nothing_undefined(name: str, path: str, tmp_
 
 @pytest.mark.skipif(not X86, reason="AVX2 is of x86")
 @pytest.mark.parametrize("flags", [("-mavx2", "-mfma"), ()], ids=["avx2", "sse"])
-def test_nor_on_older_processors(flags: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["vit", "bert"])
+def test_nor_on_older_processors(name: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     if flags and not {"avx2", "fma"} <= set(build.processor().split()):
         pytest.skip("this processor has no AVX2")
-    run_sanitized("address,undefined", flags, program("vit"), 1, tmp_path)
+    run_sanitized("address,undefined", flags, program(name), 1, tmp_path)
 
 
 def test_nor_without_training(tmp_path: Path) -> None:
@@ -132,6 +162,6 @@ FLAGS = {
 def test_compilers_have_nothing_to_say(compiler: str, flags: str, tmp_path: Path) -> None:
     found = shutil.which(compiler) or pytest.skip(f"no {compiler}")
     for name in MODELS if flags in ("vector", "scalar") else ["vit"]:
-        made, said = compiled(found, (*STRICT, *FLAGS[flags]), source_of(*MODELS[name]), tmp_path)
+        made, said = compiled(found, (*STRICT, *FLAGS[flags]), source_of(name), tmp_path)
         assert made.exists(), said
         assert said == ""

@@ -72,13 +72,13 @@ def test_what_is_not_covered_runs_on_jax_with_one_line(few_digits: Dataset) -> N
     listener = Notices()
     engine = choose(recipe, few_digits.train, listener.notice)
     assert engine.name == "jax"
-    assert listener.heard == ["engine jax: the native engine has no Dropout yet (blocks.0.drop1)"]
+    assert listener.heard == ["engine jax: the native engine has Dropout in models of texts only (blocks.0.drop1)"]
 
 
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (Recipe(model=ViT(dropout=0.1)), r"no Dropout yet \(blocks\.0\.drop1\)"),
+        (Recipe(model=ViT(dropout=0.1)), r"has Dropout in models of texts only \(blocks\.0\.drop1\)"),
         (Recipe(optimiser=Optimiser(name="lion")), r"no optimiser lion \(it has sgd, momentum, adam, adamw\)"),
     ],
 )

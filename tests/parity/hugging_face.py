@@ -74,6 +74,16 @@ def disagreement(ours: Outcome, theirs: Outcome) -> dict[str, float]:
     return {field: gradient_error(getattr(ours, field), getattr(theirs, field)) for field in Outcome._fields}
 
 
+def worst_gradient(ours: Outcome, theirs: Outcome) -> float:
+    """The largest difference of any tensor over its own largest magnitude; one that is zero but for rounding, such as
+    that of a key's bias, over a ten-thousandth of the largest of all."""
+    least = 1e-4 * max(np.abs(gradient).max() for gradient in theirs.gradients.values())
+    return max(
+        float(np.abs(np.asarray(ours.gradients[name]) - gradient).max() / max(np.abs(gradient).max(), least))
+        for name, gradient in theirs.gradients.items()
+    )
+
+
 def ten_steps(theirs: Any, loss_of: Callable[[], torch.Tensor]) -> np.ndarray:
     """The losses before each of ten steps of AdamW."""
     rule = torch.optim.AdamW(theirs.parameters(), lr=1e-2, weight_decay=0.01)

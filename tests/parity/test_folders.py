@@ -22,7 +22,9 @@ from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.hub import bert, gpt2, t5
 from glassformer.hub.folder import read_folder, write_folder
 from glassformer.hub.parity import compare
-from glassformer.models import GPT, T5, BERTFor, MaskedHead, Text, ViT
+from glassformer.hub.tokeniser_files import read_tokeniser
+from glassformer.layers import ReLU
+from glassformer.models import GPT, T5, BERTFor, Llama, MaskedHead, Text, ViT
 from glassformer.models.t5 import Inputs
 
 from .hugging_face import drawn
@@ -260,6 +262,22 @@ def test_byte_pairs_in_two_files_are_put_together_as_theirs(tmp_path: Path) -> N
     assert f"the tokeniser has {len(numbers) - VOCABULARY} symbols more than the model" in " ".join(found.notes)
 
 
+def test_byte_pairs_of_roberta_are_framed_as_theirs(tmp_path: Path) -> None:
+    inner = json.loads(BytePairs(300).train(TEXTS * 3).to_json())["model"]
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    words = [*special, *(word for word in inner["vocab"] if word not in (*special, "<start>", "<end>"))]
+    (tmp_path / "vocab.json").write_text(json.dumps({word: number for number, word in enumerate(words)}))
+    merges = [" ".join(pair) if isinstance(pair, list) else pair for pair in inner["merges"]]
+    (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]) + "\n")
+    theirs = transformers.RobertaTokenizer.from_pretrained(tmp_path)
+    ours = read_tokeniser(tmp_path)
+    assert ours is not None
+    for text in [*TEXTS[:4], "a <mask> b"]:
+        assert ours.inner.encode(text).ids == theirs(text)["input_ids"]
+    assert ours.inner.encode("Hello", "two").ids == theirs("Hello", "two")["input_ids"]
+    assert [ours.id_of(role) for role in ("start", "pad", "end", "unknown", "mask")] == [0, 1, 2, 3, 4]
+
+
 WORDS = [
     "[PAD]",
     "[UNK]",
@@ -294,7 +312,13 @@ def test_pieces_of_words_are_put_together_as_theirs(config: dict[str, Any], tmp_
 
 
 READER = BERTFor(bert.BERT(Text(40, 20), width=8, hidden=9, heads=2, depth=1), MaskedHead(8, 40))
+WRITER = Llama(Text(40, 20), width=8, hidden=9, heads=2, key_heads=1, depth=1)
+COUNTED = replace(READER, bert=replace(READER.bert, first_position=1))  # our tokenisers pad with 0
+UNSEGMENTED = replace(READER, bert=replace(READER.bert, segments=0, pooler=ReLU()))
 WRITERS = [
+    ("llama", WRITER, lambda own, ids: ids),
+    ("roberta", COUNTED, lambda own, ids: [own.id_of("start"), *ids, own.id_of("end")]),
+    ("distilbert", UNSEGMENTED, lambda own, ids: [own.id_of("start"), *ids, own.id_of("end")]),
     ("gpt2", GPT(Text(40, 20), width=8, hidden=9, heads=2, depth=1), lambda own, ids: ids),
     ("bert", READER, lambda own, ids: [own.id_of("start"), *ids, own.id_of("end")]),
     (
@@ -305,7 +329,8 @@ WRITERS = [
 ]
 
 
-AUTO = {"gpt2": "AutoModelForCausalLM", "bert": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM"}
+CAUSAL, MASKED = dict.fromkeys(("gpt2", "llama"), "AutoModelForCausalLM"), ("bert", "roberta", "distilbert")
+AUTO = CAUSAL | dict.fromkeys(MASKED, "AutoModelForMaskedLM") | {"t5": "AutoModelForSeq2SeqLM"}
 
 
 @pytest.mark.parametrize(("kind", "model", "framed"), WRITERS, ids=[kind for kind, _, _ in WRITERS])
@@ -318,7 +343,7 @@ def test_our_tokeniser_is_theirs(kind: str, model: Any, framed: Callable[..., li
         assert theirs(text)["input_ids"] == framed(own, ids), text
         assert theirs.decode(ids) == own.decode(ids), text
     assert (theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id) == (0, 1, 4)
-    start, end = (theirs.cls_token, theirs.sep_token) if kind == "bert" else (theirs.bos_token, theirs.eos_token)
+    start, end = (theirs.cls_token, theirs.sep_token) if kind in MASKED else (theirs.bos_token, theirs.eos_token)
     assert (start, end, theirs.model_max_length) == ("<start>", "<end>", 20)
     given = theirs(["hello xyz", "abc"], padding=True, return_tensors="pt")
     assert ("token_type_ids" in given) == (kind == "bert")  # GPT-2 would add them to the tokens, T5 refuse them

@@ -28,6 +28,7 @@ from glassformer.train.tune import LowRank
 
 from .hugging_face import drawn
 from .test_folders import BERT, GPT2, NAMES, T5_SIZES, VIT, answers
+from .test_llama import SIZES as LLAMA
 
 CLASSIFIER = {"modules_to_save": ["classifier"]}
 KINDS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {  # their class, its settings, what PEFT is told
@@ -60,6 +61,12 @@ KINDS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {  # their c
             "rank_pattern": {"mlp.c_proj": 5},
             "alpha_pattern": {"mlp.c_proj": 3},
         },
+    ),
+    "qwen3": (
+        "Qwen3ForCausalLM",
+        transformers.Qwen3Config,
+        LLAMA | {"head_dim": 6},
+        {"target_modules": ["q_proj", "v_proj", "gate_proj", "down_proj"]},
     ),
     "t5": ("T5ForConditionalGeneration", transformers.T5Config, T5_SIZES, {"target_modules": ["q", "v", "wo"]}),
     "vit": (

@@ -70,7 +70,8 @@ class ViTTwin(nn.Module):
         self.head = nn.Linear(width, model.images.classes)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        tokens = self.patch(patches((images / 255 - self.images.mean) / self.images.std, self.patch_size))
+        mean, std = torch.tensor(self.images.mean), torch.tensor(self.images.std)
+        tokens = self.patch(patches((images / 255 - mean) / std, self.patch_size))
         if self.token is not None:
             tokens = torch.cat([self.token.expand(len(tokens), -1, -1), tokens], dim=1)
         resid = tokens + self.positions

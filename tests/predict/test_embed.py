@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -12,6 +12,7 @@ from glassformer.data import load as load_data
 from glassformer.errors import DataError, SettingError
 from glassformer.models import MLP, Images
 from glassformer.names import named_leaves
+from glassformer.native import encoder as native_encoder
 from glassformer.predict import batches
 from glassformer.predict.run import Run, load
 from glassformer.train.resolve import encoded
@@ -43,7 +44,11 @@ def tokens_of(run: Run, model: Any, params: Any, text: str) -> np.ndarray:
     return np.asarray(forward(model, params, np.array([framed_ids(run, text)]))[0], np.float64)
 
 
-def test_texts_of_any_length_in_their_order(encoder: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("engine", ["native", "jax"])
+def test_texts_of_any_length_in_their_order(
+    encoder: Run, engine: Literal["native", "jax"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = replace(encoder, engine=engine)
     tokens = [tokens_of(encoder, encoder.model, encoder.params, text) for text in RAGGED]
     assert len({len(one) for one in tokens}) > 3
     mean, first = (np.stack(rows) for rows in ([one.mean(axis=0) for one in tokens], [one[0] for one in tokens]))
@@ -53,6 +58,7 @@ def test_texts_of_any_length_in_their_order(encoder: Run, monkeypatch: pytest.Mo
     np.testing.assert_allclose(encoder.embed(RAGGED, pooling="first", normalise=False), first, atol=1e-5)
     counts: list[int] = []
     monkeypatch.setattr(batches, "AT_ONCE", 16)
+    monkeypatch.setattr(native_encoder, "AT_ONCE", 16)
     np.testing.assert_allclose(encoder.embed(RAGGED, listener=counts.append), unit, atol=1e-5)
     assert sum(counts) == len(RAGGED)
     assert len(counts) > 3

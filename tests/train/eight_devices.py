@@ -11,10 +11,11 @@ import pytest
 from tests.collectives import Collective, collectives
 from tests.train.small import small_data, small_recipe
 
-from glassformer.layers import BandedAttention, BlockwiseAttention, LinearAttention, Rotary, attention
+from glassformer.layers import BandedAttention, BlockwiseAttention, LinearAttention, Rotary, ScaledRotary, attention
 from glassformer.layers.contract import param_shapes
+from glassformer.layers.rope_scaling import YarnScaling
 from glassformer.losses import HeadAndLoss
-from glassformer.models import BERT, GPT, Text, ViT
+from glassformer.models import BERT, GPT, Llama, Text, ViT
 from glassformer.models.bert import BERTFor
 from glassformer.models.bert_heads import MaskedHead
 from glassformer.models.images import Images
@@ -37,17 +38,29 @@ SIZES: dict[str, Any] = {"width": 32, "hidden": 48, "heads": 4}
 TEXT = Text(vocabulary=VOCABULARY, context=TOKENS)
 MODELS = {
     "gpt": GPT(TEXT, **SIZES, depth=1, dropout=0.1),
+    "llama": Llama(
+        TEXT,
+        width=32,
+        hidden=48,
+        heads=8,
+        key_heads=4,
+        depth=1,
+        head_norm=True,
+        bias="qkv",
+        window=5,
+        rotary=ScaledRotary(YarnScaling(4.0, context=6)),
+    ),
     "bert": BERTFor(BERT(TEXT, **SIZES, depth=1, dropout=0.1), MaskedHead(32, VOCABULARY)),
     "vit": ViT(Images((8, 8, 1), 3), **SIZES, patch_size=2, depth=1),
 }
-TASKS = {"gpt": NextToken(), "bert": Masked(), "vit": Recipe().task}
+TASKS = {"gpt": NextToken(), "llama": NextToken(), "bert": Masked(), "vit": Recipe().task}
 MESHES = ("data=8", "fsdp=8", "data=2,model=4", "data=2,fsdp=2,model=2")
 
 
 def samples(kind: str) -> Any:
     rng = np.random.default_rng(0)
     ids = rng.integers(0, VOCABULARY, (4 * BATCH, TOKENS)).astype(np.int32)
-    if kind == "gpt":
+    if kind in ("gpt", "llama"):
         return Stream(np.append(ids.ravel(), ids[0, :1]), Static(TOKENS))
     if kind == "bert":
         keep = np.arange(TOKENS) < rng.integers(4, TOKENS + 1, (4 * BATCH, 1))
@@ -172,6 +185,18 @@ def test_batch_and_heads_stay_apart_in_every_way_to_attend(changes: dict[str, An
     model = replace(GPT(TEXT, **SIZES, depth=1), **changes)
     sent = assert_as_on_one_device("gpt", "data=2,model=4", model)
     assert not of_activations(sent, "all-gather")
+
+
+def test_key_heads_that_do_not_divide_are_whole() -> None:
+    """Two of them serve eight heads of q on four devices."""
+    model = replace(MODELS["llama"], key_heads=2, tied=False)
+    on = {row.name: row.on for row in mesh_report(recipe_of("llama", "", model), "model=4").rows}
+    assert (on["blocks.*.attn.w_k"], on["blocks.*.ff.w_gate"]) == ((None, None), (None, "model"))
+    assert_as_on_one_device("llama", "data=2,model=4", model)
+
+
+def test_scanned_llama() -> None:
+    assert_as_on_one_device("llama", "data=2,fsdp=2,model=2", replace(MODELS["llama"], depth=2), scan=True)
 
 
 def test_scanned_each_block_gathers_its_own_weights() -> None:

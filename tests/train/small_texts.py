@@ -13,7 +13,7 @@ import numpy as np
 from glassformer.data import Dataset
 from glassformer.data.iris import load_iris
 from glassformer.data.texts import Example, Part, Texts
-from glassformer.models import BERT, GPT, T5, RecurrentClassifier, RecurrentLM, Text, TinyIris
+from glassformer.models import BERT, GPT, T5, Llama, RecurrentClassifier, RecurrentLM, Text, TinyIris
 from glassformer.train.optimiser import Optimiser
 from glassformer.train.recipe import Engine, Recipe, Training, Validation
 from glassformer.train.resolve import encoded, resolved
@@ -59,6 +59,7 @@ def small_text_recipe(
     bert = BERT(text, **sizes)
     parts: dict[str, dict[str, Any]] = {
         "gpt": {"model": GPT(text, **sizes, dropout=dropout), "task": NextToken()},
+        "llama": {"model": Llama(text, **sizes, key_heads=1), "task": NextToken()},
         "lstm": {"model": RecurrentLM(text, width=16, hidden=16, depth=1), "task": NextToken()},
         "masked": {"model": replace(bert, dropout=dropout), "task": Masked(share=0.2)},
         "classify": {"model": bert, "task": Classify()},

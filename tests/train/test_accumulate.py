@@ -108,10 +108,10 @@ def test_what_is_no_number_of_batches_is_refused() -> None:
         Training(batch=1 << 16, accumulate=1 << 16)
 
 
-def test_only_jax_accumulates() -> None:
+def test_of_images_only_jax_accumulates() -> None:
     recipe, heard = with_batch(small_recipe("vit"), 5, 2), []
     assert choose(recipe, small_data().train, heard.append).name == "jax"
-    assert heard == ["engine jax: the native engine does not accumulate gradients (training.accumulate)"]
+    assert heard == ["engine jax: the native engine accumulates gradients of texts only (training.accumulate)"]
     native = replace(recipe, engine=replace(recipe.engine, name="native"))
-    with pytest.raises(EngineError, match="does not accumulate"):
+    with pytest.raises(EngineError, match="accumulates gradients of texts only"):
         choose(native, small_data().train, print)

@@ -44,7 +44,7 @@ def texts_of(*pairs: tuple[str, str]) -> Texts:
 
 
 def test_the_answer_and_its_end_count_and_nothing_else(letters: Tokeniser) -> None:
-    train, _, classes = Answering(",").encode(texts_of(("abc", "d"), ("e", "fa")), letters, context=5)
+    train, _, classes, _ = Answering(",").encode(texts_of(("abc", "d"), ("e", "fa")), letters, context=5)
     assert classes == ()
     batch = jax.tree.map(np.asarray, Answering(",").batch(train, jnp.array([0, 1])))
     assert batch.x.tolist() == [[a, b, c, comma, d], [e, comma, f, a, PAD]]

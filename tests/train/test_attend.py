@@ -141,7 +141,7 @@ def test_settings_that_do_not_go_together_are_refused_before_training(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"window": 3}, "the native engine has no SelfAttention with mask yet"),
+        ({"window": 3, "global_tokens": 1}, "the native engine has no attention with global tokens yet"),
         ({"attend": LinearAttention()}, "C has no linear attention yet"),
         ({"attend": Attention(dropout=0.1)}, "the native engine has no Dropout yet"),
     ],

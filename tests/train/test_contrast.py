@@ -123,7 +123,7 @@ def test_pairs_that_share_a_text_mean_the_same() -> None:
 def test_samples_and_batches() -> None:
     letters = Characters().train(["abcdef"])
     texts = Texts("made", pairs_of(("ab", "c"), ("d", "efa"), ("ab", "f")), pairs_of(("a", "b"), ("c", "d")))
-    train, _, classes = Contrast().encode(texts, letters, context=5)
+    train, _, classes, _ = Contrast().encode(texts, letters, context=5)
     assert classes == ()
     batch = Contrast().batch(train, jnp.array([1, 0]))
     a, b, c, d, e, f = range(5, 11)
@@ -214,8 +214,7 @@ def test_pairs_are_learned_by_heart(learned: Run) -> None:
     assert learned.recipe.loss == InfoNCE(0.2)
     with pytest.raises(DataError, match="this run gives embeddings, and no answers: glassformer embed"):
         learned.answer(["<up> one two"])
-    with pytest.raises(DataError, match="the loss of contrast compares several texts, and one came"):
-        text_input(learned, "", "<up> one two")
+    assert text_input(learned, "", "<up> one two").dy is not None  # its loss compares several texts
 
 
 def test_a_run_embeds_as_it_has_learned(learned: Run) -> None:

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from glassformer.data import Samples
-from glassformer.errors import EngineError, SettingError
+from glassformer.errors import SettingError
 from glassformer.lab.one_run import Cells
 from glassformer.lens.studio.runs import rows_of
 from glassformer.names import named_leaves
 from glassformer.predict.run import load
 from glassformer.train import fit
-from glassformer.train.engines import choose
 from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.loop import Listener, split, with_seed
 from glassformer.train.recipe import Recipe, Training
@@ -129,8 +128,8 @@ def test_a_study_scores_the_better_ones_of_each_run() -> None:
     cells = Cells([with_seed(recipe, seed) for seed in seeds], JaxEngine(recipe, train, seeds), held_out)
     cells.start()
     cells.run()
-    state, accuracies = cells.state, iter([np.array([0.6, 0.5, 0.5]), np.array([0.5, 0.5, 0.6])])
-    cells.accuracies = lambda params, samples: next(accuracies)
+    state, goodness = cells.state, iter([np.array([0.6, 0.5, 0.5]), np.array([0.5, 0.5, 0.6])])
+    cells.goodness = lambda params: next(goodness)
     kept = cells.kept()
     for one, last, average in zip(*map(jax.tree.leaves, (kept, state.params, state.ema)), strict=True):
         np.testing.assert_array_equal(one, jnp.stack([last[0], average[1], average[2]]))
@@ -140,12 +139,3 @@ def test_a_study_scores_the_better_ones_of_each_run() -> None:
 def test_what_averages_nothing_is_refused(keep: float) -> None:
     with pytest.raises(SettingError, match=r"training: ema is .*, expected 0 \(no averaged weights\) to below 1"):
         Training(ema=keep)
-
-
-def test_only_jax_has_them() -> None:
-    recipe, heard = averaging("vit"), []
-    assert choose(recipe, small_data().train, heard.append).name == "jax"
-    assert heard == ["engine jax: the native engine keeps no averaged weights (training.ema)"]
-    native = replace(recipe, engine=replace(recipe.engine, name="native"))
-    with pytest.raises(EngineError, match="keeps no averaged weights"):
-        choose(native, small_data().train, print)

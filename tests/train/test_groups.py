@@ -10,13 +10,11 @@ import numpy as np
 import optax
 import pytest
 
-from glassformer.errors import EngineError, SettingError
+from glassformer.errors import SettingError
 from glassformer.layers.contract import param_shapes
 from glassformer.names import named_leaves
 from glassformer.predict.run import load
 from glassformer.train import fit
-from glassformer.train.engines import choose
-from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.limits import bytes_of
 from glassformer.train.loop import Listener
 from glassformer.train.optimiser import Group, Optimiser, Schedule
@@ -25,6 +23,7 @@ from glassformer.train.resolve import resolved
 from glassformer.train.rng import Threefry
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import from_plain, with_changes
+from glassformer.train.weights import load_arrays
 
 from .small import small_data, small_recipe, whole_and_cut
 
@@ -160,12 +159,18 @@ def test_settings_from_outside() -> None:
         from_plain(Recipe, {"optimiser": {"groups": [{"pattern": "head.*"}]}})
 
 
-def test_only_jax_has_them() -> None:
-    recipe, heard = replace(small_recipe("vit"), optimiser=replace(ADAMW, freeze=("blocks.*",))), []
-    assert isinstance(choose(recipe, small_data().train, heard.append), JaxEngine)
-    assert heard == [
-        "engine jax: the native engine has one learning rate for all parameters (optimiser.groups, optimiser.freeze)"
-    ]
-    native = replace(recipe, engine=replace(recipe.engine, name="native"))
-    with pytest.raises(EngineError, match="one learning rate"):
-        choose(native, small_data().train, print)
+def test_both_engines_have_them(tmp_path: Path) -> None:
+    """And averaged weights: the same numbers from both, and what is frozen to the bit as it began."""
+    optimiser = replace(ADAMW, groups=HEAD, freeze=("blocks.0.attn.*",))
+    recipe = replace(small_recipe("vit", ema=0.8), optimiser=optimiser)
+    found = []
+    for name in ("native", "jax"):
+        own = replace(recipe, engine=replace(recipe.engine, name=name, threads=0))
+        fit.train(own, small_data(), tmp_path / name, Listener())
+        found.append(load_arrays(tmp_path / name / "state.safetensors")[0])
+    first = named_leaves(Threefry(recipe.training.seed).init(resolved(recipe, small_data()).model))
+    for kind in ("params", "ema"):
+        for leaf, array in first.items():
+            native, jax_ = (arrays[f"state.{kind}.{leaf}"] for arrays in found)
+            np.testing.assert_allclose(native, jax_, atol=2e-5, err_msg=leaf)
+            assert np.array_equal(native, array) == leaf.startswith("blocks.0.attn."), leaf

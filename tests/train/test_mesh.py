@@ -18,7 +18,7 @@ from glassformer import registry
 from glassformer.errors import SettingError
 from glassformer.layers.contract import param_shapes
 from glassformer.layers.layout import in_order
-from glassformer.models import BERT, GPT, Text, ViT
+from glassformer.models import BERT, GPT, Llama, Text, ViT
 from glassformer.shapes import Array, Float
 from glassformer.train import fit
 from glassformer.train.mesh_report import mesh_report
@@ -29,6 +29,9 @@ from glassformer.train.settings import with_changes
 
 HERE = Path(__file__).parent
 EIGHT = "--xla_force_host_platform_device_count=8"
+SMALL_LLAMA = Llama(
+    Text(256, 8), 16, 24, heads=4, key_heads=2, head_width=6, depth=2, bias="qkv", head_norm=True, tied=False
+)
 SMALL = GPT(Text(vocabulary=256, context=8), width=16, hidden=24, heads=4, depth=2)
 
 
@@ -101,6 +104,17 @@ def test_every_parameter_of_every_model_has_letters() -> None:
 def test_heads_are_as_wide_as_the_structure_says() -> None:
     assert head_widths(SMALL) == (4,)
     assert head_widths(ViT(width=12, heads=3, hidden=8)) == (4,)
+    assert head_widths(SMALL_LLAMA) == (6,)
+
+
+def test_where_the_parameters_of_a_llama_lie() -> None:
+    on = placed(SMALL_LLAMA, "data=2,fsdp=2,model=2")
+    assert on["embed.emb"] == on["head.emb"] == ("model", "fsdp")
+    assert {on[f"blocks.*.attn.w_{part}"] for part in "qkv"} == {("fsdp", "model")}
+    assert {on[f"blocks.*.attn.b_{part}"] for part in "qkv"} == {("model",)}
+    assert on["blocks.*.attn.w_o"] == on["blocks.*.ff.w_down"] == ("model", "fsdp")
+    assert on["blocks.*.ff.w_gate"] == on["blocks.*.ff.w_up"] == ("fsdp", "model")
+    assert on["blocks.*.attn.norm_q.gain"] == (None,)  # one for all heads
 
 
 def test_no_layout_is_asked_for_on_a_mesh(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,12 @@ def run(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return glassformer.fit("mlp", arrays, out=out, seed=3, **settings)
 
 
+def test_a_seed_by_the_name_of_its_setting(data: Dataset, tmp_path: Path) -> None:
+    arrays = (data.train.images, data.train.labels, data.test.images, data.test.labels)
+    run = glassformer.fit("mlp", arrays, out=tmp_path / "run", training__seed=5, training__epochs=1, model__hidden=(6,))
+    assert run.recipe.training.seed == 5
+
+
 def test_fit_takes_arrays_and_gives_a_run(run: Run) -> None:
     assert run.metrics["test_accuracy"] > 0.9
     assert run.metrics["epochs"] == 5

@@ -51,7 +51,7 @@ def test_files_are_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gpt", "masked", "t5"])
+@pytest.mark.parametrize("kind", ["gpt", "llama", "masked", "t5"])
 def test_texts_train_alike(kind: str, tmp_path: Path) -> None:
     changes = [f"model.{'bert.' if kind == 'masked' else ''}depth=2"]
     recipe, data = ready(small_text_recipe(kind, epochs=1))

@@ -63,7 +63,7 @@ def same(one: Any, other: Any) -> None:
 
 def test_classify(letters: Tokeniser) -> None:
     texts = texts_of(example("abc", 1), example("f", 0), test=(example("", 1),))
-    train, test, classes = Classify().encode(texts, letters, context=5)
+    train, test, classes, _ = Classify().encode(texts, letters, context=5)
     assert classes == ("no", "yes")
     batch = whole(Classify(), train)
     same(batch.x, rows([START, 5, 6, 7, END], [START, 10, END, PAD, PAD]))
@@ -77,7 +77,7 @@ def test_classify(letters: Tokeniser) -> None:
 
 def test_next_token_is_one_stream(letters: Tokeniser) -> None:
     texts = texts_of(example("abc"), example("d"), example("ef"), test=(example("fedcba"),))
-    train, test, classes = NextToken().encode(texts, letters, context=3)
+    train, test, classes, _ = NextToken().encode(texts, letters, context=3)
     same(train.ids, np.array([5, 6, 7, END, 8, END, 9, 10], np.int32))
     same(test.ids, np.array([10, 9, 8, 7, 6, 5], np.int32))
     assert classes == ()
@@ -187,7 +187,7 @@ def test_scoring_covers_up_the_same_each_time() -> None:
 
 def test_tag(letters: Tokeniser) -> None:
     first = example("abcde", parts=(Part("q", 0, 2), Part("p", 3, 5)))
-    train, test, classes = Tag().encode(texts_of(first, example(""), example("f")), letters, context=7)
+    train, test, classes, _ = Tag().encode(texts_of(first, example(""), example("f")), letters, context=7)
     assert classes == ("other", "p", "q")
     batch = whole(Tag(), train)
     same(batch.x, rows([START, 5, 6, 7, 8, 9, END], [START, 10, END, *[PAD] * 4]))
@@ -231,7 +231,7 @@ def test_span(letters: Tokeniser) -> None:
         example("abc", parts=(Part("p", 0, 1),)),
         example("ef", parts=(Part("q", 1, 2), Part("q", 0, 1))),
     )
-    train, _, classes = Span().encode(texts_of(*given, test=given[:1]), letters, context=7)
+    train, _, classes, _ = Span().encode(texts_of(*given, test=given[:1]), letters, context=7)
     assert classes == ("q",)
     batch = whole(Span(), train)
     same(batch.x, rows([START, 5, 6, 7, 8, 9, END], [START, 9, 10, END, *[PAD] * 3]))

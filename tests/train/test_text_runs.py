@@ -349,7 +349,7 @@ def test_a_start_of_another_model(first: Callable[[str], Path], tmp_path: Path) 
         (
             GPT(),
             Masked(),
-            "masked came, and GPT does next-token, answer; say --task next-token, or choose another model",
+            "masked came, and GPT does next-token, answer, chat; say --task next-token, or choose another model",
         ),
         (RecurrentLM(), Classify(), "classify came, and RecurrentLM does next-token"),
         (RecurrentClassifier(), NextToken(), "next-token came, and RecurrentClassifier does classify"),
@@ -368,7 +368,9 @@ def test_a_task_that_is_not_for_the_model(model: Network, task: Task, does: str)
         resolved(recipe, small_data())
 
 
-READ_TEXTS = "texts are read by gpt, bert, t5, recurrent, recurrent-classifier: choose one of them, or other data"
+READ_TEXTS = (
+    "texts are read by gpt, llama, bert, t5, recurrent, recurrent-classifier: choose one of them, or other data"
+)
 READ_IMAGES = "images are read by mlp, patch_attention, vit, patch_block: choose one of them, or other data"
 READ_ROWS = "rows of numbers are read by tiny_iris: choose one of them, or other data"
 
@@ -438,8 +440,8 @@ def test_images_cannot_be_shifted_where_there_are_none() -> None:
 
 
 def test_the_native_engine_says_that_it_cannot(tmp_path: Path) -> None:
-    recipe, data = ready(replace(small_text_recipe("gpt"), engine=Engine(name="native")))
-    with pytest.raises(EngineError):
+    recipe, data = ready(replace(small_text_recipe("lstm"), engine=Engine(name="native")))
+    with pytest.raises(EngineError, match=r"the native engine has no .* yet"):
         fit.train(recipe, data, tmp_path / "run", Listener())
 
 

@@ -10,14 +10,13 @@ import pytest
 
 import glassformer
 from glassformer.cli.train import as_text
-from glassformer.errors import EngineError, SettingError
+from glassformer.errors import SettingError
 from glassformer.layers.contract import is_bias
 from glassformer.models import GPT, MLP, T5, BERTFor, ClassHead, MaskedHead, RecurrentLM, Text
 from glassformer.names import named_leaves
 from glassformer.predict.run import load
 from glassformer.train import fit
 from glassformer.train.engines import choose
-from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.loop import Listener
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import resolved
@@ -210,12 +209,10 @@ def test_settings_from_outside() -> None:
         with_changes(Recipe(), ["tune=lorra"])
 
 
-def test_only_jax_has_it(tmp_path: Path) -> None:
-    recipe, heard = replace(small_recipe("vit"), tune=Head()), []
-    assert isinstance(choose(recipe, small_data().train, heard.append), JaxEngine)
-    assert heard == ["engine jax: the native engine trains all of a model (tune)"]
-    with pytest.raises(EngineError, match="trains all of a model"):
-        choose(replace(recipe, engine=replace(recipe.engine, name="native")), small_data().train, print)
+@pytest.mark.parametrize("tune", [Head(), RANK2], ids=lambda tune: type(tune).__name__)
+def test_the_native_engine_has_it(tune: Tune, tmp_path: Path) -> None:
+    recipe = replace(small_recipe("vit"), tune=tune)
+    assert choose(recipe, small_data().train, pytest.fail).name == "native"
     folder = RunFolder(tmp_path)  # a run of the native engine brings its name along, and need not be tuned by it
     folder.save_recipe(replace(recipe, engine=replace(recipe.engine, name="native"), tune=Full()))
     assert recipe_from(tmp_path).engine.name == "auto"

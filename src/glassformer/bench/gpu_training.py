@@ -22,11 +22,14 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from glassformer.bench import peers
+from glassformer.bench import peers, text_peers
 from glassformer.data.dataset import Dataset
 from glassformer.data.pydoc import load_pydoc
 from glassformer.errors import EngineError
+from glassformer.layers import attention
 from glassformer.layers.contract import Layer
+from glassformer.layers.fused_attention import FusedAttention
+from glassformer.layers.masks import as_mask
 from glassformer.names import named_leaves
 from glassformer.shapes import Static
 from glassformer.train import jax_engine
@@ -246,8 +249,19 @@ def autodiff(recipe: Recipe, folder: Path) -> tuple[Take, About]:
     return ours(recipe, folder)
 
 
-def by_autodiff(model: Layer, loss: Layer, params: Any, x: Any, **given: Any) -> tuple[Any, Any]:
+class DifferentiableAttention(FusedAttention):
+    """Fused attention as `jax.grad` takes it: the kernel's backward is left to JAX."""
+
+    def forward(self, params: None, x: attention.Inputs, *, mask: Any = None) -> tuple[Any, Any]:
+        if self.instead(x.q.dtype):
+            return super().forward(params, x, mask=mask)
+        return self.kernel(as_mask(mask).causal, None, x.q, x.k, x.v), None
+
+
+def by_autodiff(model: Any, loss: Layer, params: Any, x: Any, **given: Any) -> tuple[Any, Any]:
     labels, weights = given["labels"], given["weights"]
+    if isinstance(model.attend, FusedAttention):
+        model = replace(model, attend=DifferentiableAttention(model.attend.scale))
 
     def value(params: Any) -> Any:
         return loss.forward(None, model.forward(params, x)[0], labels=labels, weights=weights)[0]
@@ -264,7 +278,7 @@ def pytorch(recipe: Recipe, folder: Path) -> tuple[Take, About]:
     seed, batch, length = recipe.training.seed, recipe.training.batch, model.text.context + 1
     weights = peers.weights_from(make_order(recipe.engine.rng, seed).init(model))
     weights = jax.tree.map(lambda weight: weight.detach().to(place).requires_grad_(), weights)
-    forward = partial(peers.gpt, peers.looking_back(model.text.context, TORCH), model.heads)
+    forward = partial(text_peers.gpt, text_peers.looking_back(model.text.context, TORCH), model.heads)
     settings = recipe.optimiser
     optimiser = torch.optim.AdamW(groups(weights, settings.weight_decay), betas=(settings.b1, settings.b2), fused=True)
     rate = settings.schedule.rate(settings.lr, recipe.training.steps, 1)

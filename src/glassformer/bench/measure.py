@@ -1,6 +1,9 @@
 """Timing that survives a noisy machine: contestants take turns, and the medians are compared."""
 
+import contextlib
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -53,6 +56,18 @@ class Turns:
     def compiling(self) -> dict[str, float]:
         """Seconds that the first call took longer than a median one."""
         return {name: max(0.0, self.seconds[name][0] - median) for name, median in self.medians().items()}
+
+
+@contextlib.contextmanager
+def beside_busy_processes(count: int) -> Iterator[None]:
+    """Machines are seldom idle: `count` processes compute all the time, each in a session and so a share of its own."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def timed(contestant: Callable[[], Any], calls: int) -> float:

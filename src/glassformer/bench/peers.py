@@ -14,9 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.bench import text_peers
+from glassformer.bench.text_peers import Attend, bert, gpt, llama, norm, through, written_out
 from glassformer.cores import cores
-from glassformer.layers import GELUTanh, multi_head
-from glassformer.models import GPT, PatchAttention, ViT
+from glassformer.layers import GELU, GELUTanh, Rotary, SiLU, grouped_query, multi_head
+from glassformer.models import BERT, GPT, Llama, PatchAttention, ViT
+from glassformer.models.bert import BERTFor
+from glassformer.models.bert_heads import MaskedHead
 from glassformer.models.model import Network
 from glassformer.names import named_leaves, with_leaves
 from glassformer.train.jax_engine import key_of, keys_of_step
@@ -29,8 +33,9 @@ if TYPE_CHECKING:
 
 MODES = ("eager", "fused", "compiled")
 SEED, EPOCH = 0, 1  # with which the jax engine draws its batches
-Attend = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]  # q, k, v -> z, each (..., tokens, head width)
-Forward = Callable[[Any, "Tensor"], "Tensor"]  # weights, patches or ids -> logits, one row for each label
+ATTENTION = (multi_head.Params, grouped_query.Params)
+IGNORED = -100  # as PyTorch has it
+Forward = Callable[..., "Tensor"]  # weights, patches or ids, padding mask -> logits, one row for each label
 
 
 class Attention(NamedTuple):
@@ -53,17 +58,17 @@ def training(recipe: Recipe, samples: Any, params: Any, mode: str) -> Callable[[
     optimiser = optimiser_for(recipe.optimiser, jax.tree.leaves(weights))
     batches = ready(recipe, samples)
 
-    def loss_of(x: "Tensor", y: "Tensor") -> "Tensor":
-        return F.cross_entropy(forward(weights, x), y, label_smoothing=recipe.training.label_smoothing)
+    def loss_of(y: "Tensor", *x: "Tensor") -> "Tensor":
+        return F.cross_entropy(forward(weights, *x), y, label_smoothing=recipe.training.label_smoothing)
 
     if mode == "compiled":  # for these sizes alone: after a second preset it would be for any size, which is slower
         loss_of = torch.compile(loss_of, dynamic=False)
 
     def train() -> np.ndarray:
         losses = []
-        for x, y in batches:
+        for batch in batches:
             optimiser.zero_grad(set_to_none=True)
-            loss = loss_of(x, y)
+            loss = loss_of(*batch)
             loss.backward()
             optimiser.step()
             losses.append(loss.detach())
@@ -72,21 +77,24 @@ def training(recipe: Recipe, samples: Any, params: Any, mode: str) -> Callable[[
     return train
 
 
-def ready(recipe: Recipe, samples: Any) -> list[tuple["Tensor", "Tensor"]]:
-    """Every batch that the jax engine takes, in its order: patches or token ids, and the labels in one row."""
+def ready(recipe: Recipe, samples: Any) -> list[tuple["Tensor", ...]]:
+    """Every batch that the jax engine takes, in its order: the labels in one row, patches or token ids, and the padding
+    mask of a task that has one. A label that does not count is IGNORED."""
     import torch
 
     model, key = recipe.model, key_of(SEED, EPOCH)
 
-    def drawn(samples: Any, step: Any, chosen: Any) -> tuple[Any, Any]:
+    def drawn(samples: Any, step: Any, chosen: Any) -> tuple[Any, ...]:
         batch = recipe.task.drawn(samples, chosen, keys_of_step(key, step)[0])
-        return cut(model, batch.x) if model.input.reads == "images" else batch.x, batch.labels.reshape(-1)
+        labels = batch.labels if batch.weights is None else jnp.where(batch.weights > 0, batch.labels, IGNORED)
+        x = cut(model, batch.x) if model.input.reads == "images" else batch.x
+        return labels.reshape(-1), x, *batch.keywords.values()
 
     order = np.arange(recipe.task.count(samples)).reshape(-1, recipe.training.batch)
     of_all_steps = jax.jit(jax.vmap(drawn, in_axes=(None, 0, 0)))(samples, np.arange(len(order)), order)
-    x, labels = (torch.tensor(np.asarray(made)) for made in of_all_steps)
-    whole = x if x.is_floating_point() else x.long()
-    return list(zip(whole, labels.long(), strict=True))
+    made = (torch.tensor(np.asarray(one)) for one in of_all_steps)
+    whole = [one if one.is_floating_point() or one.dtype is torch.bool else one.long() for one in made]
+    return list(zip(*whole, strict=True))
 
 
 def answering(model: Network, params: Any, mode: str) -> tuple[Callable[["Tensor"], "Tensor"], ...]:
@@ -117,26 +125,13 @@ def forward_for(model: Network, mode: str) -> Forward:
         case ViT():
             return partial(vit, attend, model.heads)
         case GPT(rotary=None, tied=True, dropout=0.0, eps=1e-5, activation=GELUTanh()):
-            return partial(gpt, looking_back(model.text.context, mode), model.heads)
+            return partial(gpt, text_peers.looking_back(model.text.context, mode), model.heads)
+        case Llama(rotary=Rotary(), tied=True, head_norm=False, bias=False, activation=SiLU()):
+            return llama(model, text_peers.looking_back(model.text.context, mode, grouped=True))
+        case BERTFor(bert=BERT(dropout=0.0, activation=GELU(), first_position=0), head=MaskedHead(tied=True)):
+            return bert(model, mode)
         case _:
             raise TypeError(f"{model!r} has no PyTorch peer")
-
-
-def looking_back(tokens: int, mode: str) -> Attend:
-    """Causal attention over so many tokens."""
-    import torch
-    import torch.nn.functional as F  # noqa: N812
-
-    if mode != "eager":
-        return partial(F.scaled_dot_product_attention, is_causal=True)
-    return partial(written_out, hidden=torch.ones(tokens, tokens, dtype=torch.bool).triu(1))
-
-
-def written_out(q: "Tensor", k: "Tensor", v: "Tensor", hidden: "Tensor | None" = None) -> "Tensor":
-    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-    if hidden is not None:
-        scores = scores.masked_fill(hidden, float("-inf"))
-    return scores.softmax(-1) @ v
 
 
 def patch_attention(attend: Attend, weights: Any, patches: "Tensor") -> "Tensor":
@@ -156,34 +151,6 @@ def vit(attend: Attend, heads: int, weights: Any, patches: "Tensor") -> "Tensor"
     for block in weights.blocks:
         x = through(block, x, attend, heads, gelu="none")
     return F.linear(norm(weights.norm, x).mean(1), weights.head.w, weights.head.b)
-
-
-def gpt(attend: Attend, heads: int, weights: Any, ids: "Tensor") -> "Tensor":
-    import torch.nn.functional as F  # noqa: N812
-
-    x = F.embedding(ids, weights.embed.emb) + weights.positions.pos
-    for block in weights.blocks:
-        x = through(block, x, attend, heads, gelu="tanh")
-    return F.linear(norm(weights.norm, x), weights.embed.emb).flatten(0, 1)
-
-
-def through(block: Any, x: "Tensor", attend: Attend, heads: int, gelu: str) -> "Tensor":
-    """A pre-norm block; `gelu` is the approximation, `none` for the exact one: as ours."""
-    import torch.nn.functional as F  # noqa: N812
-
-    attn, ff = block.attn, block.ff
-    qkv = F.linear(norm(block.norm1, x), attn.w_qkv, attn.b_qkv)
-    q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, -1))
-    z = attend(q, k, v).transpose(1, 2).flatten(2)
-    x = x + F.linear(z, attn.w_o, attn.b_o)
-    hidden = F.gelu(F.linear(norm(block.norm2, x), ff.w_up, ff.b_up), approximate=gelu)
-    return x + F.linear(hidden, ff.w_down, ff.b_down)
-
-
-def norm(weights: Any, x: "Tensor") -> "Tensor":
-    import torch.nn.functional as F  # noqa: N812
-
-    return F.layer_norm(x, x.shape[-1:], weights.gain, weights.bias)
 
 
 def optimiser_for(settings: Optimiser, weights: list["Tensor"]) -> "Optimizer":
@@ -209,14 +176,16 @@ def weights_from(params: Any) -> Any:
         is_matrix = name.rpartition(".")[-1].startswith("w")  # (in, out) with us, (out, in) there
         return torch.tensor(np.ascontiguousarray(leaf.T if is_matrix else leaf), requires_grad=True)
 
-    params = jax.tree.map(stacked, params, is_leaf=lambda part: isinstance(part, multi_head.Params))
+    params = jax.tree.map(stacked, params, is_leaf=lambda part: isinstance(part, ATTENTION))
     return with_leaves(params, {name: tensor(name, leaf) for name, leaf in named_leaves(params).items()})
 
 
 def stacked(part: Any) -> Any:
     """q, k and v of attention side by side; anything else as it is."""
-    if not isinstance(part, multi_head.Params):
+    if not isinstance(part, ATTENTION):
         return part
+    if part.b_q is None:
+        return Attention(w_qkv=side_by_side(part.w_q, part.w_k, part.w_v), b_qkv=None, w_o=part.w_o, b_o=None)
     return Attention(
         w_qkv=side_by_side(part.w_q, part.w_k, part.w_v),
         b_qkv=side_by_side(part.b_q, part.b_k, part.b_v),

@@ -1,9 +1,9 @@
 """A training step of ours beside the same step in PyTorch: same weights, samples, loss and optimiser, on the CPU.
 
-Ours are the engines as `glassformer train` runs them: the native one on one core and on all, where it has the model,
-and jax. They make each batch within the step: out of bytes, which they gather, scale and cut into patches, or out of a
-stream of tokens, from which they draw windows. PyTorch is given all batches ready. Only augmentation, clipping and
-the schedule of the learning rate are left out of the recipe, for all.
+Ours are the engines as `glassformer train` runs them: the native one on one core and on all, and jax. They make each
+batch within the step: out of bytes, which they gather, scale and cut into patches, or out of tokens, from which they
+draw windows or cover some up. PyTorch is given all batches ready. Only augmentation, clipping and the schedule of the
+learning rate are left out of the recipe, for all.
 """
 
 import dataclasses
@@ -32,9 +32,11 @@ from glassformer.train.jax_engine import JaxEngine
 from glassformer.train.optimiser import Schedule
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
+from glassformer.train.tasks.masked import Rows
 from glassformer.train.tasks.next_token import Stream
 
-PRESETS = ("attention-pool", "attention-pool-64", "vit-pico", "vit-nano", "vit-micro", "vit-tiny", "gpt-nano")
+TEXTS_TRAINED = ("gpt-nano", "llama-nano", "bert-nano")
+PRESETS = ("attention-pool", "attention-pool-64", "vit-pico", "vit-nano", "vit-micro", "vit-tiny", *TEXTS_TRAINED)
 VOCABULARY = 65  # the different characters of Shakespeare's plays: gpt-nano's recipe is nanoGPT's for them
 ALONE, NATIVE, JAX = "native-1", "native", "jax"  # the native engine on one core and on all; the jax engine
 SIDES = (ALONE, NATIVE, JAX, *peers.MODES)
@@ -181,7 +183,7 @@ def random_samples(recipe: Recipe, steps: int) -> Any:
     """Images, or a stream of tokens: enough for so many steps."""
     draw, count, model = np.random.default_rng(0), steps * recipe.training.batch, recipe.model
     if model.input.reads == TEXTS:
-        return random_stream(draw, count, model.input)
+        return (random_stream if recipe.task.by_steps else random_rows)(draw, count, model.input)
     return Samples(
         images=draw.integers(256, size=(count, *model.example(1).shape[1:]), dtype=np.uint8),
         labels=draw.integers(model.input.classes, size=count, dtype=np.int32),
@@ -194,6 +196,13 @@ def random_stream(draw: np.random.Generator, count: int, text: Any) -> Stream:
     return Stream(ids, Static(context))
 
 
+def random_rows(draw: np.random.Generator, count: int, text: Any) -> Rows:
+    """Padded texts to be covered up in part: from half the context to all of it."""
+    ids = draw.integers(text.vocabulary, size=(count, text.context), dtype=np.int32)
+    keep = np.arange(text.context) < draw.integers(text.context // 2, text.context + 1, size=(count, 1))
+    return Rows(ids, keep, Static(0), Static(text.vocabulary))
+
+
 def jax_training(recipe: Recipe, samples: Any, params: Any) -> Callable[[], np.ndarray]:
     return training(JaxEngine(recipe, samples, seeds=(peers.SEED,)), params)
 
@@ -204,7 +213,8 @@ def native_training(recipe: Recipe, samples: Any, params: Any, threads: int = 0)
 
 def native_engine(recipe: Recipe, samples: Any, threads: int) -> NativeEngine:
     settings = dataclasses.replace(recipe.engine, name="native", threads=threads)
-    return NativeEngine(dataclasses.replace(recipe, engine=settings), samples, say)
+    same_draws = dataclasses.replace(recipe.training, seed=peers.SEED)
+    return NativeEngine(dataclasses.replace(recipe, engine=settings, training=same_draws), samples, say)
 
 
 def training(engine: Engine, params: Any) -> Callable[[], np.ndarray]:

@@ -17,9 +17,12 @@ from glassformer import __version__
 from glassformer.cli.attend import attend
 from glassformer.cli.bench import bench
 from glassformer.cli.bench_edge import edge
+from glassformer.cli.bench_embed import embed as bench_embed
 from glassformer.cli.bench_fine_tuning import fine_tuning
+from glassformer.cli.bench_generate import generate as bench_generate
 from glassformer.cli.bench_gpu import context
 from glassformer.cli.bench_memory import memory
+from glassformer.cli.compare import CompareCommand, compare
 from glassformer.cli.data import data
 from glassformer.cli.diagnose import diagnose
 from glassformer.cli.embed import embed
@@ -51,6 +54,7 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command("eval")(eval_)
+app.command(cls=CompareCommand)(compare)
 app.command()(predict)
 app.command()(embed)
 app.command()(attend)
@@ -68,6 +72,8 @@ app.command()(template)
 bench.command("fine-tuning")(fine_tuning)
 bench.command()(edge)
 bench.command()(memory)
+bench.command("embed")(bench_embed)
+bench.command("generate")(bench_generate)
 bench.command()(context)
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")

@@ -30,7 +30,8 @@ def attend(
         typer.Option(
             "--query",
             "-q",
-            help="whose attention: a patch ROW,COLUMN from 0,0; class; of texts a token from 0; last; or mean, of all",
+            help="whose attention: a patch ROW,COLUMN from 0,0; class; distillation (DeiT); of texts a token from 0; "
+            "last; or mean, of all",
         ),
     ] = None,
     gradient: Annotated[
@@ -156,12 +157,12 @@ def usual_query(model: Any, gradient: bool) -> str:
 
 
 def parse_query(text: str) -> "Query":
-    if text == "mean" or text == "class":
+    if text == "mean" or text == "class" or text == "distillation":
         return text
     row, _, column = text.partition(",")
     if not (row.strip().isdecimal() and column.strip().isdecimal()):
         raise typer.BadParameter(
-            f"{text!r} came, expected ROW,COLUMN such as 3,2, or class, or mean", param_hint="--query"
+            f"{text!r} came, expected ROW,COLUMN such as 3,2, or class, distillation or mean", param_hint="--query"
         )
     return int(row), int(column)
 
@@ -170,9 +171,10 @@ def describe(query: "Query", gradient: bool = False, name: str = "") -> str:
     what = f"how much looking at each patch speaks for {name}" if gradient else "attention that each patch receives"
     if query == "mean":
         return f"{what}, averaged over all patches that ask"
-    asking = "the class token" if query == "class" else f"the framed patch ({query[0]},{query[1]})"
+    asking = f"the {query} token" if isinstance(query, str) else f"the framed patch ({query[0]},{query[1]})"
     return f"{what} from {asking}" if not gradient else f"{what}, asked by {asking}"
 
 
 def as_plain(panel: "Panel") -> dict[str, Any]:
-    return {"name": panel.name, "head": panel.head, "shares": panel.shares.tolist(), "class_share": panel.class_share}
+    in_front = {"class_share": None} | {f"{name}_share": share for name, share in panel.in_front.items()}
+    return {"name": panel.name, "head": panel.head, "shares": panel.shares.tolist(), **in_front}

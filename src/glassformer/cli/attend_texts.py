@@ -104,10 +104,10 @@ def rolled_up(model: Any, maps: dict[str, Any], gradient: bool) -> Any:
 
 def parse_place(query: str | None, shown: "Sequence[TokenMap]", run: "Run") -> "Place":
     """Without a word: of a model that writes on, its last token, which does it; of others the mean."""
-    from glassformer.train.tasks import Answering, NextToken
+    from glassformer.train.tasks import NextToken, Prompted
 
     if query is None:
-        return "last" if isinstance(run.recipe.task, NextToken | Answering) else "mean"
+        return "last" if isinstance(run.recipe.task, NextToken | Prompted) else "mean"
     if query == "mean" or query == "last":
         return query
     if query == "class":
@@ -120,9 +120,9 @@ def parse_place(query: str | None, shown: "Sequence[TokenMap]", run: "Run") -> "
 
 
 def verb(run: "Run") -> str:
-    from glassformer.train.tasks import Answering, Masked, NextToken, Translate
+    from glassformer.train.tasks import Answering, Chat, Masked, NextToken, Translate
 
-    verbs = {NextToken: "expects", Answering: "expects", Masked: "fills in", Translate: "writes"}
+    verbs = {NextToken: "expects", Answering: "expects", Chat: "expects", Masked: "fills in", Translate: "writes"}
     return verbs.get(type(run.recipe.task), "says")
 
 

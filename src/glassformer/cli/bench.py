@@ -10,7 +10,6 @@ import typer
 from glassformer.cli.bench_gpu import compare_on_gpu, shown
 
 if TYPE_CHECKING:
-    from glassformer.bench.generation import Result as Generation
     from glassformer.bench.latency import Result as Latency
     from glassformer.bench.scaling import Result as Scaling
     from glassformer.bench.training import Result
@@ -71,17 +70,19 @@ def train(
     context: Annotated[int, typer.Option(min=0, help="gpt2-*: tokens of a sequence (default: the preset's)")] = 0,
     precision: Annotated[str, typer.Option(help="gpt2-*: bf16 or float32")] = "bf16",
     scan: Annotated[bool, typer.Option("--scan", help="gpt2-*: compile one block for all (engine.scan)")] = False,
+    busy: Annotated[int, typer.Option(min=0, help="beside so many other processes that compute all the time")] = 0,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
     """One training step: the native engine on one core and on all, jax, and PyTorch (eager, fused attention, compiled).
 
     Ours make each batch within the step, PyTorch is given all of them ready. Without PyTorch, or without a C compiler,
-    what needs it is left out; gpt-nano has no native side. gpt2-124m, -350m, -774m and -1.5b are measured on a GPU: our
+    what needs it is left out. gpt2-124m, -350m, -774m and -1.5b are measured on a GPU: our
     training loop beside PyTorch's compiled step.
 
     Example: `glassformer bench train attention-pool`
     """
     from glassformer.bench import gpu_training
+    from glassformer.bench.measure import beside_busy_processes
     from glassformer.bench.training import PRESETS, Contest, check_names, torch_version
     from glassformer.cli.output import progress, report
     from glassformer.cores import cores
@@ -98,15 +99,18 @@ def train(
     results = []
     for name in names:
         contest = Contest(name, steps, with_peers=peers)
-        for _ in progress(contest.run(rounds), rounds + 1, name):
-            pass
+        with beside_busy_processes(busy):
+            for _ in progress(contest.run(rounds), rounds + 1, name):
+                pass
         results.append(contest.result())
     turn = f"{steps} steps" if steps else "at least 0.15 s"
     how = f"median of {rounds} turns of {turn}, taken one after the other on {cores()} cores; compiling is not counted"
+    how += f"; beside {busy} other processes that compute all the time" * bool(busy)
     answer = {
         "torch": torch_version() if peers else None,
         "cores": cores(),
         "rounds": rounds,
+        "busy": busy,
         "presets": [r.plain() for r in results],
     }
     lines = [*training_table(results), "", *ratio_table(results), "", how, *training_notes(results, peers=peers)]
@@ -344,78 +348,3 @@ def scaling_table(result: "Scaling") -> list[str]:
         f"from {fit.start} on: time as {growth}, multiply-adds as {result.letter}^{result.counted.exponent:.2f}"
     )
     return lines
-
-
-@bench.command()
-def generate(
-    small: Annotated[
-        bool, typer.Option("--small", help="a tiny model instead of GPT-2 small: to try the command")
-    ] = False,
-    peers: Annotated[bool, typer.Option(help="measure transformers too, where it is installed")] = True,
-    tokens: Annotated[int, typer.Option(min=1, help="tokens written in a turn, after the first")] = 16,
-    rounds: Annotated[int, typer.Option(min=1, help="turns of each side; the median counts")] = 7,
-    json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
-) -> None:
-    """Text token by token from a random GPT-2 small: our C, our JAX and transformers; and the memory's bandwidth.
-
-    Example: `glassformer bench generate --tokens 32`
-    """
-    from glassformer.bench.generation import LARGE, SMALL, Contest, transformers_version
-    from glassformer.bench.training import torch_version
-    from glassformer.cli.output import progress, report
-    from glassformer.cores import cores
-
-    contest = Contest(SMALL if small else LARGE, tokens, with_peers=peers)
-    for _ in progress(contest.run(rounds), rounds + 1, "writing"):
-        pass
-    result = contest.result()
-    answer = {
-        "torch": torch_version() if peers else None,
-        "transformers": transformers_version() if peers else None,
-        "cores": cores(),
-        "rounds": rounds,
-        **result.plain(),
-    }
-    how = f"median of {rounds} turns of {tokens} tokens, taken one after the other on {cores()} cores; one text, greedy"
-    lines = [*generation_table(result), "", how, *generation_notes(result, peers=peers)]
-    report(answer, "\n".join(lines), as_json=json)
-
-
-def generation_table(result: "Generation") -> list[str]:
-    sides = {side: max(len(side), 8) for side in result.token_ms}
-    rows = {"": {side: side for side in sides}}
-    rows["tokens a second"] = {side: f"{rate:.1f}" for side, rate in result.tokens_per_s.items()}
-    for i, context in enumerate(result.contexts):
-        rows[f"ms a token behind {context}"] = {side: f"{ms[i]:.2f}" for side, ms in result.token_ms.items()}
-    rows["slowest and fastest"] = {side: f"± {100 * flat:.0f} %" for side, flat in result.flatness.items()}
-    for i, context in enumerate(result.contexts):
-        rows[f"ms to read {context}"] = {side: f"{ms[i]:.1f}" for side, ms in result.prompt_ms.items()}
-    title = max(map(len, rows))
-    return [
-        f"{name:{title}}" + "".join(f"  {values[side]:>{width}}" for side, width in sides.items())
-        for name, values in rows.items()
-    ]
-
-
-def generation_notes(result: "Generation", *, peers: bool) -> list[str]:
-    """How many times as fast, the memory's bandwidth, and what was left out."""
-    notes = []
-    for name, other in (("native_to_transformers", result.best), ("native_to_jax", "jax")):
-        if (ratio := result.ratios[name]) is not None:
-            notes.append(f"native writes {ratio:.2f} times as many tokens as {other} in the same time")
-    if result.share is not None:
-        rates = [f"{1e-9 * rate:.1f} GB/s with {n} thread{'s' * (n != '1')}" for n, rate in result.bandwidth.items()]
-        size, share, context = 1e-6 * result.weight_bytes, 100 * result.share, result.contexts[0]
-        notes.append(f"memory is read at {', '.join(rates)}, in the same run")
-        notes.append(
-            f"a token reads {size:.1f} MB of weights; behind {context} native does so at {share:.0f} % of that"
-        )
-    if not result.same:
-        notes.append("not all sides wrote the same tokens: two of the highest scores differ by rounding only, or a bug")
-    if result.without_native:
-        notes.append(f"native is left out: {result.without_native}")
-    if not peers:
-        notes.append("transformers is left out, as --no-peers asks")
-    elif result.best is None:
-        notes.append("transformers is left out: it is not installed; `pip install glassformer[parity]`")
-    return notes + unsteady([result.spread])

@@ -48,6 +48,9 @@ def embed(
         bool | None, typer.Option("--normalise/--no-normalise", help="to a length of 1 (default: as the run says)")
     ] = None,
     cut: Annotated[bool, typer.Option("--cut", help="cut texts that are too long, instead of refusing them")] = False,
+    engine: Annotated[
+        Literal["auto", "native", "jax"], typer.Option(help="auto: C for an encoder on a CPU, else JAX")
+    ] = "auto",
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -59,13 +62,13 @@ def embed(
 
     Example: `glassformer embed runs/encoder --file sentences.txt --out vectors.npz`
     """
-    from glassformer.cli.output import counted, report
+    from glassformer.cli.output import counted, note, report
     from glassformer.files import write_whole
     from glassformer.predict.run import load
 
     if out and out.suffix not in WRITERS:
         raise typer.BadParameter(f"{out} came, expected a name in {', '.join(WRITERS)}", param_hint="--out")
-    loaded = load(run)
+    loaded = load(run, engine=engine, notice=note)
     given = read_inputs(loaded, [*(inputs or []), *lines_of(file)])
     check_count(len(given), out, png)
     with counted(len(given), "embedding") as listener:

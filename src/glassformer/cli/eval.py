@@ -2,12 +2,13 @@
 
 from math import exp
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from glassformer.cli.code import Code
 from glassformer.cli.eval_int8 import int8_result
+from glassformer.cli.eval_weights import weights_result
 
 if TYPE_CHECKING:
     from glassformer.data import Dataset
@@ -25,6 +26,10 @@ def eval_(
     png: Annotated[Path | None, typer.Option(help="draw the confusion matrix into this file")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="what a device answers after `export --to c --int8`")] = False,
     keep_float: Annotated[list[str] | None, typer.Option(help="with --int8: layers that stay float")] = None,
+    weights: Annotated[
+        Literal["float32", "bf16", "int8"],
+        typer.Option(help="of a language model: what `generate --weights` costs in loss, beside float32"),
+    ] = "float32",
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -35,6 +40,8 @@ def eval_(
     Example: `glassformer eval runs/vit-nano-1 --data mnist --png confusion.png`
 
     Example: `glassformer eval runs/vit-pico-1 --int8`: calibrated on training data, beside the float model
+
+    Example: `glassformer eval runs/gpt-nano-1 --weights int8`: what writing from int8 weights costs
     """
     from glassformer.cli.output import report
     from glassformer.files import write_whole
@@ -53,11 +60,17 @@ def eval_(
     if int8:
         if png:
             raise typer.BadParameter("--int8 draws no confusion matrix; leave --png out", param_hint="--png")
+        if weights != "float32":
+            raise typer.BadParameter("--int8 is of devices; leave one of them out", param_hint="--weights")
         found, text = int8_result(loaded, data_set, keep_float or [])
         report(found | result, f"{heading}\n{text}", as_json=json)
         return
     if keep_float:
         raise typer.BadParameter("it belongs to --int8; add it", param_hint="--keep-float")
+    if weights != "float32":
+        found, text = weights_result(loaded, data_set, weights)
+        report(found | result, f"{heading}\n{text}", as_json=json)
+        return
     if not has_classes:
         scores = scores_of(loaded, data_set)
         report(scores | result, f"{heading}\n{score_text(scores)}", as_json=json)

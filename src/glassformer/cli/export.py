@@ -88,10 +88,20 @@ def export(
 
 def to_hf(run: "Run", out: Path) -> Answer:
     from glassformer.hub.folder import read_config, write_folder
+    from glassformer.train.run_folder import WEIGHTS
+    from glassformer.train.weights import types_in
 
     tokeniser_json = None if run.tokeniser is None else run.tokeniser.to_json()
-    task = run.recipe.task
-    write_folder(out, run.model, run.params, tokeniser_json=tokeniser_json, classes=run.classes, task=task)
+    write_folder(
+        out,
+        run.model,
+        run.params,
+        tokeniser_json=tokeniser_json,
+        chat=run.tokeniser and run.tokeniser.chat,
+        classes=run.classes,
+        task=run.recipe.task,
+        dtype="bfloat16" if types_in(run.path / WEIGHTS) == {"BF16"} else "float32",
+    )
     (architecture,) = read_config(out)["architectures"]
     files = sorted(file.name for file in out.iterdir())
     text = f'{", ".join(files)}\nwrote {out}: transformers.{architecture}.from_pretrained("{out}")'

@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,15 +20,21 @@ def import_(
         Path | None, typer.Option(help="FOLDER is an adapter of PEFT (LoRA): the run whose model it was made for")
     ] = None,
     architecture: Annotated[
-        str | None, typer.Option(help="BERT: put this head on it, such as BertForTokenClassification; it may be new")
+        str | None,
+        typer.Option(help="BERT, RoBERTa, DistilBERT: put this head on it, such as BertForTokenClassification"),
     ] = None,
+    precision: Annotated[
+        Literal["float32", "bf16"],
+        typer.Option(help="of the weights: bf16 keeps such a file as it is, at half the size, and trains on in bf16"),
+    ] = "float32",
     parity: Annotated[
         bool | None, typer.Option(help="compare with transformers, layer by layer (default: if it is installed)")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
-    """Read a model of GPT-2, BERT, T5 or ViT with its tokeniser, compare it with transformers, and write a run folder.
+    """Read a published model with its tokeniser, compare it with transformers, and write a run folder.
 
+    Known: GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM, BERT, RoBERTa, DistilBERT, T5, ViT and DeiT.
     Nothing is downloaded, and nothing that can run code is read.
 
     Example: `glassformer import adapter --onto runs/gpt2 --out runs/tuned`: GPT-2 with an adapter of PEFT
@@ -43,11 +49,14 @@ def import_(
     from glassformer.train.fit import new_folder
 
     if onto is not None:
-        if architecture or parity:
-            raise typer.BadParameter("the run has its head, and is compared already", param_hint="--onto")
+        if architecture or parity or precision != "float32":
+            raise typer.BadParameter(
+                "the run has its head and its precision, and is compared already", param_hint="--onto"
+            )
         import_adapter(folder, onto, out, as_json=json)
         return
-    found = read_folder(folder, architecture=architecture)
+    dtype = "bfloat16" if precision == "bf16" else "float32"
+    found = read_folder(folder, architecture=architecture, dtype=dtype)
     for note in found.notes:
         typer.echo(f"note: {note}", err=True)
     rows = beside.compare(folder, found) if parity or (parity is None and beside.is_possible()) else None
@@ -84,8 +93,10 @@ def as_result(run: Path, found: "Imported", rows: "list[Row] | None") -> dict[st
         "run": str(run),
         "model": type(found.model).__name__,
         "parameters": count(found),
+        "precision": found.precision,
         "classes": list(found.classes),
         "tokeniser": found.tokeniser_json is not None,
+        "chat_template": found.chat is not None,
         "notes": found.notes,
         "parity": rows and [{"name": row.name, "difference": row.difference, "relative": row.relative} for row in rows],
     }
@@ -94,7 +105,9 @@ def as_result(run: Path, found: "Imported", rows: "list[Row] | None") -> dict[st
 def as_text(run: Path, found: "Imported", rows: "list[Row] | None") -> str:
     compared = "not compared with transformers" if rows is None else as_table(rows)
     tokeniser = ", with its tokeniser" if found.tokeniser_json else ""
-    return f"{compared}\nwrote {run}: {type(found.model).__name__}, {count(found):,} parameters{tokeniser}"
+    tokeniser += " and chat template" if found.chat else ""
+    narrow = " in bfloat16" if found.precision == "bf16" else ""
+    return f"{compared}\nwrote {run}: {type(found.model).__name__}, {count(found):,} parameters{narrow}{tokeniser}"
 
 
 def as_table(rows: "list[Row]") -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli.code import Code
+from glassformer.cli.usage import value_of
 
 if TYPE_CHECKING:
     from glassformer.lab.plan import Plan
@@ -29,6 +30,9 @@ def investigate(
     ] = "",
     data: Annotated[str, typer.Option("--data", "-d", help="data set name, or a path (default: the plan's)")] = "",
     seeds: Seeds = "",
+    grown: Annotated[
+        str, typer.Option("--plan", help="of a study folder: a plan that asks for more, file or name")
+    ] = "",
     out: Out = None,
     jobs: Jobs = 0,
     cluster: Cluster = "",
@@ -42,10 +46,12 @@ def investigate(
 ) -> None:
     """Answer "why is my accuracy low?": every factor tried with the same seeds, differences with 95 % intervals.
 
-    A study that was interrupted goes on where it stood: give the same command again.
+    A study that was interrupted goes on where it stood: give the same command again. A study that is over grows with
+    more seeds, or with a plan that has more factors: nothing is run twice.
 
     Example: `glassformer investigate attention-accuracy-quick`,
-    `glassformer investigate --template > plan.toml`, `glassformer investigate plan.toml --budget 20m`
+    `glassformer investigate --template > plan.toml`, `glassformer investigate plan.toml --budget 20m`,
+    `glassformer investigate studies/plan --seeds 20`
     """
     from glassformer.cli import output
     from glassformer.lab.folder import plan_of
@@ -64,11 +70,16 @@ def investigate(
         raise typer.BadParameter("name a plan; `glassformer investigate --list` shows those that are built in")
     folder = Path(plan)
     if (folder / "plan.toml").is_file():
-        chosen, out = plan_of(folder), out or folder
+        chosen, out = (
+            replace(load_plan(grown), name=folder.absolute().name) if grown else plan_of(folder),
+            out or folder,
+        )
+    elif grown:
+        raise typer.BadParameter(f"{plan} is no study folder, and --plan is for one that grows", param_hint="--plan")
     else:
         chosen = load_plan(plan)
     chosen = overridden(chosen, data, parse_seeds(seeds), engine)
-    command = as_typed("investigate", plan, data=data, seeds=seeds, engine=engine, code=code)
+    command = as_typed("investigate", plan, plan=grown, data=data, seeds=seeds, engine=engine, code=code)
     answer(chosen, out or Path("studies") / chosen.name, jobs, cluster, budget, command, json, only_report=report)
 
 
@@ -87,16 +98,21 @@ def answer(
     from glassformer.cli import output
     from glassformer.cli.study_progress import StudyProgress, duration
     from glassformer.lab.analysis import analyse
-    from glassformer.lab.folder import must_be_of
+    from glassformer.lab.asked import look_of, open_study
+    from glassformer.lab.folder import must_be_of, with_arms
+    from glassformer.lab.publish import publish
     from glassformer.lab.record import Results
-    from glassformer.lab.report import summary, write_report
+    from glassformer.lab.report import summary
     from glassformer.lab.report.as_json import content
     from glassformer.lab.run import investigate as run
 
     seconds = parse_budget(budget)  # first: a mistake in it must not wait for the plan to be checked
     if only_report:
         must_be_of(plan, folder)
-        study = analyse(plan, must_hold_any(Results(folder)), [], command)
+        must_hold_any(Results(folder))
+        plan = with_arms(plan, folder)
+        results = open_study(plan, folder)
+        study = analyse(plan, results, [], command, look_of(plan, results))
     else:
         with StudyProgress() as progress:
             study = run(
@@ -108,7 +124,7 @@ def answer(
                 listener=progress,
                 command=command,
             )
-    written = write_report(study, folder)
+    study, written = publish(study, Results(folder))
     runs = sum(study.machines.values())
     result: dict[str, Any] = {**content(study), "files": {name: str(path) for name, path in written.items()}}
     text = f"{summary(study)}\n\n{runs:,} runs, {duration(study.seconds)} of computing; wrote {written['report.html']}"
@@ -144,10 +160,22 @@ def overridden(plan: "Plan", data: str, seeds: tuple[int, ...], engine: str) -> 
     changes = {name: value for name, value in (("data", data), ("engine.name", engine)) if value}
     if not changes and not seeds:
         return plan
-    baseline = with_lasting_data(changed(plan.baseline, changes, plan.name))
+    with value_of("--engine"):
+        baseline = with_lasting_data(changed(plan.baseline, changes, plan.name))
     needs_native = plan.needs_native and engine in ("", "auto", "native")
-    new = replace(plan, baseline=baseline, seeds=seeds or plan.seeds, needs_native=needs_native)
+    looks = grown_looks(plan.looks, len(seeds or plan.seeds))
+    with value_of("--seeds"):
+        new = replace(plan, baseline=baseline, seeds=seeds or plan.seeds, needs_native=needs_native, looks=looks)
     return replace(new, text=plan_text(new))
+
+
+def grown_looks(looks: tuple[int, ...], seeds: int) -> tuple[int, ...]:
+    """Those that fit, and one at the end.
+
+    >>> grown_looks((6, 12), 20), grown_looks((6, 12), 8), grown_looks((), 20)
+    ((6, 12, 20), (6, 8), ())
+    """
+    return (*(look for look in looks if look < seeds), seeds) if looks else ()
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

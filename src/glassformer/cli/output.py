@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -17,6 +18,11 @@ def report(result: dict[str, Any], text: str | Table, *, as_json: bool) -> None:
         print(json.dumps(result))
     else:
         Console(soft_wrap=True, highlight=False, markup=False, emoji=False).print(text)
+
+
+def note(text: str) -> None:
+    """What is worth knowing, and stops nothing."""
+    typer.echo(f"note: {text}", err=True)
 
 
 def progress(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:

@@ -34,6 +34,9 @@ def predict(
         Literal["auto", "yes", "no"],
         typer.Option(help="images: swap dark and light; auto: dark ink on light ground is swapped"),
     ] = "auto",
+    engine: Annotated[
+        Literal["auto", "native", "jax"], typer.Option(help="of texts; auto: C for an encoder on a CPU, else JAX")
+    ] = "auto",
     code: Code = None,
     json: Annotated[bool, typer.Option("--json", help="last line of stdout is one JSON object")] = False,
 ) -> None:
@@ -47,16 +50,18 @@ def predict(
     """
     import numpy as np
 
-    from glassformer.cli.output import report
+    from glassformer.cli.output import note, report
     from glassformer.data.prepare import read_pictures
     from glassformer.predict.run import load
 
-    loaded = load(run or "")
+    loaded = load(run or "", engine=engine, notice=note)
     if loaded.model.input.reads != "images":
         if invert != "auto":
             raise typer.BadParameter(f"{loaded.path} reads no images", param_hint="--invert")
         report(*predict_texts(loaded, inputs), as_json=json)
         return
+    if engine == "native":
+        raise typer.BadParameter(f"{loaded.path} reads images, and only texts are read by C", param_hint="--engine")
     shape = loaded.images.shape
     files = [read_pictures(word, shape, loaded.recipe.data, invert) for word in inputs]
     images, say = np.stack([picture.image for picture in chain(*files)]), numbers if loaded.gives_numbers else answer

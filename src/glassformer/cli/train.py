@@ -27,7 +27,8 @@ def train(
         Path | None, typer.Option("--from", help="start from this run: its model, tokeniser and weights")
     ] = None,
     task: Annotated[
-        str, typer.Option(help="what to learn: classify, next-token, masked, tag, span, translate, contrast, answer")
+        str,
+        typer.Option(help="what to learn: classify, next-token, masked, tag, span, translate, contrast, answer, chat"),
     ] = "",
     tune: Annotated[
         str, typer.Option(help="with --from, what learns: full, head, bias (and head), or lora (and head)")
@@ -185,7 +186,11 @@ def as_text(result: dict[str, Any]) -> str:
 
 
 BY_LOSS = ("next-token", "masked")
-MEASURES = {"contrast": "recall@1", "answer": "exact match"}  # what an accuracy is called, where it is more than one
+MEASURES = {
+    "contrast": "recall@1",
+    "answer": "exact match",
+    "chat": "exact match",
+}  # what an accuracy is called, where it is more than one
 
 
 def outcome(run: dict[str, Any], nats: str = "") -> Iterator[str]:

@@ -35,6 +35,7 @@ class Dataset(NamedTuple):
     classes: tuple[str, ...]  # a label is an index into it; of a regression the names of the numbers
     tokeniser: Tokeniser | None = None  # that the texts were encoded with
     vocabulary: int = 0  # of the embedding table, where it has rows that no symbol of the tokeniser has
+    notes: tuple[str, ...] = ()  # what a person should know: left out
 
     @property
     def holds(self) -> str:

@@ -1,4 +1,4 @@
-"""Every source of text by one word: a known name, or the path of a text file, or of one of pairs."""
+"""Every source of text by one word: a known name, or the path of a text file, of pairs or of conversations."""
 
 import importlib.util
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.data import shakespeare
+from glassformer.data.conversations import holds_conversations, load_conversations
 from glassformer.data.names import load_names
 from glassformer.data.places import load_places
 from glassformer.data.pydoc import load_pydoc
@@ -17,7 +18,7 @@ from glassformer.data.texts import Texts
 from glassformer.errors import DataError, UnknownNameError
 from glassformer.reading import expanded
 
-ACCEPTED = "a text file in UTF-8, or pairs of texts (.csv, .tsv, .jsonl)"
+ACCEPTED = "a text file in UTF-8, pairs of texts (.csv, .tsv, .jsonl) or conversations (.jsonl)"
 NOT_TEXT = {".npz": "arrays"}
 
 
@@ -74,6 +75,8 @@ def load_texts(name: str, *, cache: Path | None = None) -> Texts:
         raise DataError(f"{name}: it is a folder; expected {ACCEPTED}")
     if path.suffix in NOT_TEXT:
         raise DataError(f"{name}: it holds {NOT_TEXT[path.suffix]}, not text; expected {ACCEPTED}")
+    if path.suffix == ".jsonl" and holds_conversations(path):
+        return load_conversations(name, path)
     return (load_text_pairs if path.suffix in ENDINGS else load_text_file)(name, path)
 
 

@@ -1,10 +1,11 @@
 """What every source of text gives: examples for training and for testing, with whatever is known about them.
 
 A task takes what it needs: next-token and masked only the text, classification the label, translation the target,
-tagging and span extraction the parts.
+tagging and span extraction the parts, chat the messages.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 
 class Part(NamedTuple):
@@ -20,6 +21,7 @@ class Example(NamedTuple):
     label: int = -1  # an index into the classes; -1: none is known
     target: str = ""  # the text to be made of it
     parts: tuple[Part, ...] = ()
+    messages: tuple[Mapping[str, Any], ...] = ()  # of a conversation: role, content
 
 
 class Texts(NamedTuple):

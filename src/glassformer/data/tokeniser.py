@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from glassformer.data.chat_template import ChatTemplate
 from glassformer.data.text_extra import text_package
 from glassformer.errors import DataError, FileError, UnknownNameError
 from glassformer.reading import parse_json, read_text
@@ -35,6 +36,7 @@ Spans = list[tuple[int, int]]
 @dataclass(frozen=True, eq=False)
 class Tokeniser:
     inner: Any = field(repr=False)  # a tokenizers.Tokenizer
+    chat: ChatTemplate | None = field(default=None, repr=False)  # how conversations become text; None: nothing says
 
     def __post_init__(self) -> None:
         self.inner.no_truncation()  # files of others may ask for it: a text would lose its end without a word
@@ -70,6 +72,12 @@ class Tokeniser:
             raise UnknownNameError(f"tokeniser: no role is called {role!r}; known: {', '.join(SPELLINGS)}")
         return self._roles[role]
 
+    @cached_property
+    def ends(self) -> frozenset[int]:
+        """The tokens by which writing ends: <end>, and those that end a turn of a conversation."""
+        found = {self.id_of("end"), *(() if self.chat is None else self.chat.ends)}
+        return frozenset(number for number in found if number is not None)
+
     def symbol(self, number: int) -> str:
         """How one symbol is spelled in text; a lone byte of a longer character shows as �."""
         return self.inner.decode([int(number)], skip_special_tokens=False)
@@ -85,7 +93,7 @@ class Tokeniser:
         return self.inner.to_str()
 
     @classmethod
-    def from_json(cls, text: str, where: str) -> "Tokeniser":
+    def from_json(cls, text: str, where: str, chat: ChatTemplate | None = None) -> "Tokeniser":
         """`where` is the file, or whatever else the text came from, for messages."""
         library = text_package("tokenizers", where)
         try:
@@ -95,7 +103,7 @@ class Tokeniser:
         if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
             raise DataError(f"{where}: not a tokeniser: it has no `model`; expected a tokenizer.json")
         with library_errors(f"{where}: not a tokeniser that can be read", AGAIN):
-            found = cls(library.Tokenizer.from_str(text))
+            found = cls(library.Tokenizer.from_str(text), chat)
         if (largest := max(found.inner.get_vocab().values(), default=0)) >= MOST_SYMBOLS:
             raise DataError(
                 f"{where}: a symbol has the number {largest:,}, expected less than {MOST_SYMBOLS:,}; {AGAIN}"
@@ -117,12 +125,12 @@ class Tokeniser:
         return {self._roles[role] for role in UNSEEN}
 
 
-def load_tokeniser(path: Path) -> Tokeniser:
+def load_tokeniser(path: Path, chat: ChatTemplate | None = None) -> Tokeniser:
     """From a tokenizer.json: of a run folder, or of a model from elsewhere."""
     text = read_text(path, error=FileError)
     if not text.strip():
         raise DataError(f"{path}: it is empty; {AGAIN}")
-    return Tokeniser.from_json(text, str(path))
+    return Tokeniser.from_json(text, str(path), chat)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.edge.desk import fingerprint
 from glassformer.edge.folder import Folder, write
 from glassformer.edge.layers import program_of
 from glassformer.edge.learning import LearningSource
@@ -75,7 +76,7 @@ def folder_of(
     name = checked_name(name) if name else c_name(run.path.resolve().name)
     weights = {leaf: np.asarray(array) for leaf, array in named_leaves(run.params).items()}
     must_be_finite(weights, run.path)
-    layout = covered(run)
+    layout, own = covered(run), fingerprint(weights)
     title, vectors = title_of(structure(run.model)), vectors_of(run)
     if int8 is not None:
         if tune is not None:
@@ -84,10 +85,15 @@ def folder_of(
         allowed = 1e-2 if int8.stays_float else 0.0
         vectors = vectors._replace(logits=int8.logits(vectors.x), truth=INT8_TRUTH, allowed=allowed)
         return Folder(
-            Source(name, f"{title}, int8", int8.layout(), int8.weights), vectors, run.classes, run.gives_numbers
+            Source(name, f"{title}, int8", int8.layout(), int8.weights),
+            vectors,
+            run.classes,
+            run.gives_numbers,
+            fingerprint=own,
         )
     if tune is None:
-        return Folder(Source(name, title, layout, weights), vectors, run.classes, run.gives_numbers)
+        source = Source(name, title, layout, weights)
+        return Folder(source, vectors, run.classes, run.gives_numbers, fingerprint=own)
     at_least("export", 1, batch=batch)
     smoothing = smoothing_of(run)
     try:
@@ -95,7 +101,8 @@ def folder_of(
     except EngineError as error:
         raise EngineError(f"{run.path}: it cannot learn on a device: {error}") from None
     rate = RATES[optimiser.name]
-    return Folder(source, vectors, run.classes, training=trained_by(run, source, vectors, rate), rate=rate)
+    training = trained_by(run, source, vectors, rate)
+    return Folder(source, vectors, run.classes, training=training, rate=rate, fingerprint=own)
 
 
 def lora_of(run: Run) -> LowRank | None:

@@ -16,12 +16,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer import __version__
+from glassformer.edge.desk import given_as
 from glassformer.edge.learning import HEADER, LearningSource
 from glassformer.edge.targets import find
 from glassformer.edge.vectors import Training, Vectors
@@ -46,6 +48,7 @@ class Folder:
     gives_numbers: bool = False
     training: Training | None = None
     rate: float = 0.0
+    fingerprint: str = ""  # of the run's weights: desk.c says whose numbers it sends
 
     @property
     def weights(self) -> int:
@@ -78,7 +81,14 @@ class Folder:
         return texts | {MANIFEST: json.dumps(manifest, indent=1) + "\n"}
 
     def filled(self, text: str) -> str:
-        conditions = {"train": self.training is not None, "classes": not self.gives_numbers}
+        at_once = isinstance(self.source, LearningSource) and self.source.at_once
+        conditions = {
+            "train": self.training is not None,
+            "at_once": at_once,
+            "gathers": self.training is not None and not at_once,
+            "classes": not self.gives_numbers,
+            "bytes": self.source.layout.program.input.is_bytes,
+        }
         text = CONDITION.sub(lambda found: found[2] if conditions[found[1]] else found[3] or "", text)
         words = self.words
         return PLACEHOLDER.sub(lambda found: words[found[1]], text)
@@ -97,6 +107,9 @@ class Folder:
             "parameters": f"{sum(array.size for array in source.weights.values()):,}",
             "multiply_adds": f"{source.layout.multiply_adds:,}",
             "inputs": f"{given.c_type} {shape_text(given.shape)}",
+            "c_type": given.c_type,
+            "given": given_as(given.is_bytes),
+            "fingerprint": self.fingerprint,
             "classes": ", ".join(map(in_markdown, self.classes)),
             "m4_flags": " ".join(find("m4").flags),
             "vectors": f"{len(self.vectors.x)} samples",
@@ -106,6 +119,7 @@ class Folder:
             "in_arena": "",
             "compared": "",
             "kept": "",
+            "desk_learns": "",
         }
         if isinstance(source, LearningSource) and self.training is not None:
             steps = len(self.training.losses)
@@ -113,6 +127,7 @@ class Folder:
                 "in_arena": ", and the weights that are trained",
                 "compared": f", and {steps} steps of training: losses, and what becomes of every trained weight",
                 "kept": " but in the arena",
+                "desk_learns": ", loss and gradients",
                 "trained": ", ".join(f"`{name}`" for name in source.lesson.trained),
                 "optimiser": source.optimiser.name,
                 "when": "at once"
@@ -124,6 +139,7 @@ class Folder:
                 "rate": number(self.rate),
                 "saved": f"{HEADER + 4 * source.lesson.parameters:,}",
                 "header": str(HEADER),
+                "gradients": gradient_table(source),
             }
         return words
 
@@ -158,6 +174,16 @@ class Folder:
             *([] if self.gives_numbers else [f"static const int label = {self.vectors.labels[0]};"]),
         ]
         return "\n\n".join(parts) + "\n"
+
+
+def gradient_table(source: LearningSource) -> str:
+    """Name, first number and how many, of trained weights that are the model's own: not the thin matrices of lora."""
+    lines, begin = [], 0
+    for name, shape in source.lesson.trained.items():
+        if name in source.layout.program.params:
+            lines.append(f'        {{"{name}", {begin}, {prod(shape)}}},')
+        begin += prod(shape)
+    return "\n".join(lines)
 
 
 def templates() -> list[tuple[str, Traversable]]:

@@ -12,8 +12,9 @@ import jax
 from glassformer import layers
 from glassformer.edge.steps import Adapter, Operand, Program, Row, Rows, Step, Turn, Weight, Whole
 from glassformer.errors import EngineError
+from glassformer.native.attention_layers import scale_of
 from glassformer.native.kernels import kernel_for, lower, no_kernel
-from glassformer.native.layers import PooledEarly, scale_of
+from glassformer.native.layers import PooledEarly
 from glassformer.native.lower import input_of, params_of, pool_early
 from glassformer.native.plan import Buffer, Constant, Input, Param, Plan
 from glassformer.structure import Node, Sum, Value, structure

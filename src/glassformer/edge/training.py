@@ -20,8 +20,9 @@ from glassformer.edge.plan import Layout, layout_of
 from glassformer.edge.steps import Adapter, Rows
 from glassformer.errors import EngineError
 from glassformer.layers.contract import is_bias
+from glassformer.native.attention_layers import heads_of, projected_attention
 from glassformer.native.build import kernels
-from glassformer.native.layers import Lowered, heads_of, projected_attention
+from glassformer.native.layers import Lowered
 from glassformer.native.lower import backward, forward, input_of, params_of, read_by, steps_of, title_of
 from glassformer.native.plan import Buffer, Call, Param, Plan, place
 from glassformer.structure import Node, Sum, Value, structure

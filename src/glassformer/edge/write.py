@@ -16,6 +16,7 @@ from glassformer.native.write import number, shape_text
 SMALL = 10_000  # multiply-adds: below, fixed costs of a call weigh more than flash (iris: 21 k instructions, not 26 k)
 RESERVED = ("x", "t", "w", "g", "own", "memory", "arena", "bytes", "best", "loss", "label", "rate", "weights")
 ERRORS = {"ARENA_TOO_SMALL": -1, "ARENA_NOT_ALIGNED": -2}
+ATTENDS = ("attend_row", "int8_attend")  # kernels that compute the attention weights of a query
 
 
 @dataclass(frozen=True)
@@ -203,8 +204,16 @@ class Spelling:
 
 def loop_lines(loop: Loop, spell: Spelling) -> list[str]:
     indent = "    " * (1 + (loop.count > 1))
-    lines = [f"{indent}{call(step, loop.count, spell)}" for step in loop.steps]
+    lines = [
+        f"{indent}{line}" for step in loop.steps for line in (*hook(step, loop.count), call(step, loop.count, spell))
+    ]
     return lines if loop.count == 1 else [f"    for (int t = 0; t < {loop.count}; t++) {{", *lines, "    }"]
+
+
+def hook(step: Step, count: int) -> list[str]:
+    """What c/attention_hook.h is told before a query is computed."""
+    turn = "t" if count > 1 else "0"
+    return [f'ATTENTION_QUERY("{step.layer}.pattern", {turn});'] if step.kernel in ATTENDS else []
 
 
 def call(step: Step, count: int, spell: Spelling) -> str:

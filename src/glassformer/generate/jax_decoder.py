@@ -12,6 +12,8 @@ from glassformer.models.incremental import Incremental, Source
 from glassformer.models.model import Network
 from glassformer.shapes import Array, Integer
 
+FIRST_ROOM = 256  # tokens: little memory, and as much as most texts need
+
 
 @partial(jax.jit, static_argnames="model")
 def prefill(model: Incremental, params: Any, ids: Any, lengths: Any, **start: Any) -> tuple[Any, Any]:
@@ -39,6 +41,7 @@ class JaxDecoder:
         self.state: Any = ()
         self.read_by = np.zeros(0, int)  # the prompt of each row
         self.places = np.zeros(0, np.int64)  # where the next token of each row will stand
+        self.room = 0  # tokens that the state can hold
 
     def start(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         check_prompts(ids, lengths, self.context)
@@ -46,10 +49,19 @@ class JaxDecoder:
         scores, self.state = prefill(self.writer, self.params, *prompts, **self.start_keywords)
         self.read_by = np.arange(len(ids))
         self.places = np.ones(len(ids), np.int64) if answers(self.model) else lengths.astype(np.int64)
+        self.make_room()
         return np.asarray(scores)
+
+    def make_room(self) -> None:
+        """Twice as much each time, so that a few compiled programs serve texts of any length."""
+        needed = int(self.places.max(initial=0)) + 1
+        self.room = min(max(FIRST_ROOM, 1 << (needed - 1).bit_length()), self.context)
+        self.state = self.writer.make_room(self.state, self.room)
 
     def step(self, tokens: np.ndarray) -> np.ndarray:
         check_step(tokens, len(self.places), self.places.max(initial=0), self.context)
+        if self.places.max(initial=0) >= self.room:
+            self.make_room()
         scores, self.state = step(self.writer, self.params, self.state, tokens.astype(np.int32))
         self.places = self.places + 1
         return np.asarray(scores)

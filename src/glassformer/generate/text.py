@@ -4,12 +4,16 @@ continue_text   goes on where each prompt ends: GPT, recurrent
 answer_text     reads each prompt and writes an answer: T5
 best_answers    the same by beam search
 
-A row ends at the end token, before a stop string, or at its length, and is not extended while others go on. A text may
-grow longer than the context: when it is full, the model reads the last half of it anew and goes on from there.
+A row ends at the end token, before a stop string, or at its length, and is not extended while others go on. Each is
+written by settings of its own: its text depends on its prompt, its settings and its seed, not on the rows beside it.
+A text may grow longer than the context: when it is full, the model reads the last half of it anew and goes on from
+there.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -24,6 +28,25 @@ from glassformer.generate.text_stream import UntilStop, WholeCharacters
 
 Say = Callable[[str], None]
 OnText = Callable[[int, str], None]  # (row, the next piece of its text)
+Why = Literal["end", "stop", "length"]  # the end token, a stop string, as long as asked for
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How one text is written."""
+
+    length: int  # tokens at most
+    sampling: Sampling = Sampling()
+    seed: int = 0
+    stop: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        at_least("generate", 1, length=self.length)
+        at_least("generate", 0, seed=self.seed)
+        if isinstance(self.stop, str) or not all(self.stop):
+            raise SettingError(
+                f"generate: {self.stop!r} came as the stop strings, expected a list of texts that are not empty"
+            )
 
 
 def continue_text(
@@ -38,10 +61,13 @@ def continue_text(
     on_text: OnText | None = None,
     behind: Sequence[int] = (),
 ) -> list[str]:
-    """What follows each prompt, without the prompt: `length` tokens at most. `behind` comes between the two."""
+    """What follows each prompt, without the prompt: `length` tokens at most. `behind` comes between the two.
+
+    The seed of a row is `seed` plus its number: alone, with that seed, it has the same text.
+    """
     read = to_continue(decoder, tokeniser, prompts, length, behind)
-    rows = write(decoder, tokeniser, read, length=length, sampling=sampling, seed=seed, stop=stop, on_text=on_text)
-    return [row.text for row in rows]
+    how = [Writing(length, sampling, seed + i, stop) for i in range(len(read))]
+    return [row.text for row in write(decoder, tokeniser, read, how, on_text)]
 
 
 def answer_text(
@@ -57,8 +83,8 @@ def answer_text(
 ) -> list[str]:
     """What the model makes of each prompt: `length` tokens at most."""
     read = to_answer(decoder, tokeniser, prompts, length)
-    rows = write(decoder, tokeniser, read, length=length, sampling=sampling, seed=seed, stop=stop, on_text=on_text)
-    return [row.text for row in rows]
+    how = [Writing(length, sampling, seed + i, stop) for i in range(len(read))]
+    return [row.text for row in write(decoder, tokeniser, read, how, on_text)]
 
 
 def best_answers(
@@ -72,13 +98,14 @@ def best_answers(
 ) -> list[str]:
     """The likeliest answer to each prompt that beam search finds: `length` tokens at most."""
     read = to_answer(decoder, tokeniser, prompts, length)
-    rows = [Row(tokeniser, prompt, checked(stop)) for prompt in read]
+    rows = [Row(tokeniser, prompt, Writing(length, stop=stop)) for prompt in read]
     end = tokeniser.id_of("end")
     found = search.find(decoder, [prompt.read for prompt in read], length=length, end=end, symbols=tokeniser.size)
     for row, tokens in zip(rows, found, strict=True):
         for token in tokens:
             row.add(token)
-        row.close()
+        if row.open:
+            row.close("end")  # which `find` leaves out
     return [row.text for row in rows]
 
 
@@ -89,32 +116,47 @@ def silent(piece: str) -> None:
 class Row:
     """A text that is being written."""
 
-    def __init__(self, tokeniser: Tokeniser, prompt: Prompt, stop: Sequence[str], say: Say = silent) -> None:
-        self.ids, self.text, self.open = list(prompt.before), "", True
-        self.first, self.ended = len(self.ids), False  # of what is written; whether by the end token
-        self.end = tokeniser.id_of("end")
-        self.characters, self.until, self.say = WholeCharacters(tokeniser, prompt.before), UntilStop(stop), say
+    def __init__(self, tokeniser: Tokeniser, prompt: Prompt, how: Writing, say: Say = silent) -> None:
+        self.ids, self.text, self.how = list(prompt.before), "", how
+        self.first = len(self.ids)  # where what is written begins
+        self.why: Why | None = None  # it ended
+        self.sampling, self.random = how.sampling.of_tokens(tokeniser), np.random.default_rng((how.seed, 0))
+        self.ends = tokeniser.ends
+        self.characters, self.until, self.say = WholeCharacters(tokeniser, prompt.before), UntilStop(how.stop), say
 
-    def add(self, token: int) -> None:
-        if not self.open:
-            return
-        self.ids.append(token)
-        if token == self.end:
-            self.ended = True
-            self.close()
-            return
-        self.tell(self.until.feed(self.characters.feed(token)))
-        self.open = not self.until.found
+    @property
+    def open(self) -> bool:
+        return self.why is None
+
+    @property
+    def ended(self) -> bool:
+        return self.why == "end"
 
     @property
     def written(self) -> list[int]:
         """Its tokens, less the end token."""
         return self.ids[self.first : len(self.ids) - self.ended]
 
-    def close(self) -> None:
-        if self.open:
-            self.tell(self.until.rest())
-        self.open = False
+    def choose(self, scores: np.ndarray) -> None:
+        """The next token, from the scores of all."""
+        self.add(self.sampling.choose(scores, self.ids, self.random))
+
+    def add(self, token: int) -> None:
+        if not self.open:
+            return
+        self.ids.append(token)
+        if token in self.ends:
+            self.close("end")
+            return
+        self.tell(self.until.feed(self.characters.feed(token)))
+        if self.until.found:
+            self.why = "stop"
+        elif len(self.ids) - self.first == self.how.length:
+            self.close("length")
+
+    def close(self, why: Why) -> None:
+        self.tell(self.until.rest())
+        self.why = why
 
     def tell(self, piece: str) -> None:
         self.text += piece
@@ -125,41 +167,39 @@ class Row:
 def write(
     decoder: Decoder,
     tokeniser: Tokeniser,
-    prompts: list[Prompt],
-    *,
-    length: int,
-    sampling: Sampling,
-    seed: int = 0,
-    stop: Sequence[str] = (),
+    prompts: Sequence[Prompt],
+    how: Sequence[Writing],
     on_text: OnText | None = None,
+    on_row: Callable[[int, Row], None] = lambda i, row: None,
 ) -> list[Row]:
-    """The loop: scores, a token for each row that is open, and again."""
-    at_least("generate", 0, seed=seed)
-    stop = checked(stop)
+    """The loop: scores, a token for each row that is open, and again. `on_row` hears of rows as they end."""
     rows = [
-        Row(tokeniser, prompt, stop, partial(on_text, i) if on_text else silent) for i, prompt in enumerate(prompts)
+        Row(tokeniser, prompt, one, partial(on_text, i) if on_text else silent)
+        for i, (prompt, one) in enumerate(zip(prompts, how, strict=True))
     ]
     if not rows:
         return []
-    generators = [np.random.default_rng((seed, i)) for i in range(len(rows))]
     scores = decoder.start(*as_array([prompt.read for prompt in prompts]))
     begun = [0] * len(rows)  # where in its tokens each row is read from
-    for left in reversed(range(length)):
+    while True:
         active = [i for i, row in enumerate(rows) if row.open]
-        known = scores[active, : tokeniser.size]
-        chosen = sampling.choose(known, [rows[i].ids for i in active], [generators[i] for i in active])
-        for i, token in zip(active, chosen.tolist(), strict=True):
-            rows[i].add(token)
-        if not left or not any(row.open for row in rows):
-            break
-        slid = [first_in_view(len(row.ids), decoder.context) for row in rows]
-        if slid == begun:
-            scores = decoder.step(np.array([row.ids[-1] for row in rows], np.int32))
+        for i in active:
+            rows[i].choose(scores[i, : tokeniser.size])
+            if not rows[i].open:
+                on_row(i, rows[i])
+        going = [i for i in active if rows[i].open]
+        if not going:
+            return rows
+        lanes = [i if row.open else going[0] for i, row in enumerate(rows)]  # what is over must not fill its context
+        if len(going) < len(active):
+            decoder.reorder(np.array(lanes))
+        ids = [rows[i].ids for i in lanes]
+        slid = [first_in_view(len(row), decoder.context) for row in ids]
+        if slid == [begun[i] for i in lanes]:
+            scores = decoder.step(np.array([row[-1] for row in ids], np.int32))
         else:
-            begun, scores = slid, decoder.start(*as_array([row.ids[at:] for row, at in zip(rows, slid, strict=True)]))
-    for row in rows:
-        row.close()
-    return rows
+            scores = decoder.start(*as_array([row[at:] for row, at in zip(ids, slid, strict=True)]))
+        begun = slid
 
 
 def first_in_view(tokens: int, context: int) -> int:
@@ -170,9 +210,3 @@ def first_in_view(tokens: int, context: int) -> int:
     """
     half = max(1, context // 2)
     return 0 if tokens <= context else -(-(tokens - context) // half) * half
-
-
-def checked(stop: Sequence[str]) -> Sequence[str]:
-    if isinstance(stop, str) or not all(stop):
-        raise SettingError(f"generate: {stop!r} came as the stop strings, expected a list of texts that are not empty")
-    return stop

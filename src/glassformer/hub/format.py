@@ -1,15 +1,18 @@
 """What the file of a published format tells: how a folder is read and written, and how ours is compared with theirs.
 
-Each architecture's file (gpt2.py, bert.py, t5.py, vit.py) ends in such a FORMAT; formats.py lists them.
+Each architecture's file (gpt2.py, bert.py, roberta.py, …) ends in such a FORMAT; formats.py lists them.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from glassformer.data.chat_template import ChatTemplate
 from glassformer.hub.tensors import Tensor
 from glassformer.hub.tokeniser_files import SpecialTokens
 from glassformer.models import Network, Text
@@ -32,7 +35,13 @@ class Imported:
     notes: list[str]  # what a person should know: left out, converted, new
     classes: tuple[str, ...] = ()  # names; none where the model does not classify
     tokeniser_json: str | None = None
+    chat: ChatTemplate | None = None
     task: Task | None = None  # None: the model's usual one
+
+    @property
+    def precision(self) -> Literal["float32", "bf16"]:
+        """Of the weights."""
+        return "bf16" if any(leaf.dtype == jnp.bfloat16 for leaf in jax.tree.leaves(self.params)) else "float32"
 
 
 class Given(NamedTuple):
@@ -56,7 +65,9 @@ class Format:
     states: Callable[[Any], list[str]]  # our names, in the order of their hidden_states
     special_tokens: SpecialTokens | None = None  # None: it reads no texts
     heads: tuple[str, ...] = ()  # to choose from
+    others: tuple[str, ...] = ()  # further classes of theirs, of which the config names one
     bare: type[Network] | None = None  # the class of ours that has none of them
+    fits: Callable[[Any], bool] = lambda model: True  # where several formats are mapped to one class
     files: Callable[[Any, Mapping[str, Any]], dict[str, Any]] = lambda model, config: {}  # beside the config
     modules: Callable[[Any, tuple[str, ...]], tuple[list[Tensor], ...]] = lambda model, classes: ()  # for adapters:
     # tensors by their names in memory, where those are known; then by older ones

@@ -4,13 +4,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassformer.errors import SettingError
-from glassformer.hub import bert, gpt2, t5, vit
+from glassformer.hub import bert, deit, distilbert, gpt2, llama, roberta, t5, vit
 from glassformer.hub.format import Format
 from glassformer.hub.settings import shown
 from glassformer.models import Network
 from glassformer.names import nearest
 
-FORMATS = {known.model_type: known for known in (gpt2.FORMAT, bert.FORMAT, t5.FORMAT, vit.FORMAT)}
+FORMATS = {
+    known.model_type: known
+    for known in (
+        gpt2.FORMAT,
+        *llama.FORMATS,
+        bert.FORMAT,
+        roberta.FORMAT,
+        distilbert.FORMAT,
+        t5.FORMAT,
+        vit.FORMAT,
+        deit.FORMAT,
+    )
+}
 
 
 def format_named(config: Mapping[str, Any]) -> Format:
@@ -24,7 +36,7 @@ def format_named(config: Mapping[str, Any]) -> Format:
 
 def format_of(model: Network) -> Format:
     for known in FORMATS.values():
-        if isinstance(model, (known.model, known.bare or known.model)):
+        if isinstance(model, (known.model, known.bare or known.model)) and known.fits(model):
             return known
-    names = ", ".join(sorted(known.model.__name__ for known in FORMATS.values()))
+    names = ", ".join(sorted({known.model.__name__ for known in FORMATS.values()}))
     raise SettingError(f"{type(model).__name__} has no counterpart among Hugging Face models; those that have: {names}")

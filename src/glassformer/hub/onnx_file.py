@@ -88,9 +88,11 @@ def onnx_model(model: Network, params: Any, *, classes: tuple[str, ...] = (), ou
         wide = np.int64 if np.issubdtype(dtype, np.signedinteger) else dtype  # as other exporters have ids
         return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(wide)), axes)
 
+    read = {name for node in graph.nodes for name in node.input}
     inputs = [
         info(name, one.dtype, ["batch", *(["tokens"] if any_length else one.shape[1:])])
         for name, one in zip(jax.tree.leaves(names), jax.tree.leaves(given), strict=True)
+        if name in read or name not in OFFERED  # a model without segments reads none
     ]
     arrays = [onnx.numpy_helper.from_array(array, name) for name, array in graph.arrays.items()]
     proto = onnx.helper.make_model(
@@ -181,7 +183,7 @@ def largest_difference(content: bytes, model: Network, params: Any) -> float:
     names, root = input_names(model, given), structure(model, **given.keywords)
     drawn = draw(root, any_length="tokens" in runtime.get_inputs()[0].shape)
     ours = np.asarray(jax.jit(lambda p, g: model.forward(p, g.x, **g.keywords)[0])(params, drawn))
-    theirs, *_ = runtime.run(None, feed(names, drawn))
+    theirs, *_ = runtime.run(None, feed(runtime, names, drawn))
     return float(np.abs(ours - theirs).max() / max(1, np.abs(ours).max()))
 
 
@@ -202,7 +204,12 @@ def draw(root: Node, *, any_length: bool) -> Given:
     return jax.tree.map(array, Given(root.x, root.keywords))
 
 
-def feed(names: Given, arrays: Given) -> dict[str, np.ndarray]:
+def feed(runtime: Any, names: Given, arrays: Given) -> dict[str, np.ndarray]:
     """What a session is run with."""
+    wanted = {one.name for one in runtime.get_inputs()}
     pairs = zip(jax.tree.leaves(names), jax.tree.leaves(arrays), strict=True)
-    return {name: np.asarray(array, np.int64 if array.dtype == np.int32 else None) for name, array in pairs}
+    return {
+        name: np.asarray(array, np.int64 if array.dtype == np.int32 else None)
+        for name, array in pairs
+        if name in wanted
+    }

@@ -13,6 +13,7 @@ from glassformer import layers
 from glassformer.errors import EngineError
 from glassformer.hub.onnx_graph import Graph
 from glassformer.layers.masks import Mask, as_mask
+from glassformer.layers.rope_scaling import DynamicScaling, frequencies
 from glassformer.models import SpanHead
 from glassformer.registry import register
 from glassformer.structure import Node, Value
@@ -27,6 +28,15 @@ def standardise(graph: Graph, node: Node, x: str) -> str:
     pixels = x if np.issubdtype(node.x.dtype, np.floating) else graph.op("Cast", x, to=1)  # TensorProto.FLOAT
     scaled = graph.op("Mul", pixels, graph.constant(layer.factor, "factor"))
     return graph.op("Sub", scaled, graph.constant(layer.mean / layer.std, "offset"), name="y")
+
+
+@register.onnx(layers.StandardiseChannels)
+def standardise_channels(graph: Graph, node: Node, x: str) -> str:
+    layer: Any = node.layer
+    mean, std = np.float64(layer.mean), np.float64(layer.std)
+    pixels = x if np.issubdtype(node.x.dtype, np.floating) else graph.op("Cast", x, to=1)  # TensorProto.FLOAT
+    scaled = graph.op("Mul", pixels, graph.constant(1 / (layer.divisor * std), "factor"))
+    return graph.op("Sub", scaled, graph.constant(mean / std, "offset"), name="y")
 
 
 @register.onnx(layers.StandardiseColumns)
@@ -94,6 +104,15 @@ def class_token(graph: Graph, node: Node, x: str) -> str:
     return graph.op("Concat", token, x, axis=1, name="y")
 
 
+@register.onnx(layers.DistilledHead)
+def distilled_head(graph: Graph, node: Node, x: str) -> str:
+    answers = [
+        project(graph, graph.op("Gather", x, graph.constant(place, "place"), axis=1), weights.w, weights.b)
+        for place, weights in enumerate(node.params)
+    ]
+    return graph.op("Mul", graph.op("Add", *answers), graph.constant(0.5, "half"), name="y")
+
+
 @register.onnx(layers.Positions)
 def positions(graph: Graph, node: Node, x: str) -> str:
     layer: Any = node.layer
@@ -102,6 +121,17 @@ def positions(graph: Graph, node: Node, x: str) -> str:
         zero, length = graph.constant((0,), "zero"), graph.op("Shape", x, start=1, end=2)
         pos = graph.op("Slice", pos, zero, length, zero)  # pos[:T]
     return graph.op("Add", x, pos, name="y")
+
+
+@register.onnx(layers.CountedPositions)
+def counted_positions(graph: Graph, node: Node, x: str) -> str:
+    layer: Any = node.layer
+    if node.keywords.get("keep") is None:
+        raise EngineError(f"ONNX export has no counted positions without a padding mask yet ({node.name})")
+    counted = graph.op("Cast", graph.named(node.keywords["keep"]), to=7)  # TensorProto.INT64
+    count = graph.op("Mul", counted, graph.op("CumSum", counted, graph.constant(1, "axis")))
+    places = graph.op("Add", count, graph.constant(layer.first - 1, "before"), name="places")
+    return graph.op("Add", x, graph.op("Gather", graph.named(node.params.pos), places), name="y")
 
 
 @register.onnx(layers.ReLU)
@@ -135,6 +165,7 @@ def layer_norm(graph: Graph, node: Node, x: str) -> str:
     return graph.op("LayerNormalization", x, *graph.named(node.params), name="y", axis=-1, epsilon=layer.eps)
 
 
+@register.onnx(layers.HeadNorm)
 @register.onnx(layers.RMSNorm)
 def rms_norm(graph: Graph, node: Node, x: str) -> str:
     layer: Any = node.layer
@@ -235,15 +266,17 @@ def multi_head_attention(graph: Graph, node: Node, x: Any) -> str:
 @register.onnx(layers.GroupedQueryAttention)
 def grouped_query_attention(graph: Graph, node: Node, x: Any) -> str:
     layer: Any = node.layer
-    weights, (*rotary, heads) = node.params, node.parts
+    weights, (*before, heads) = node.params, node.parts
     q, k, v = split(graph, node, x)
-    if rotary:
-        q, k = graph.layer(rotary[0], q), graph.layer(rotary[1], k)
+    for of_q, of_k in zip(before[::2], before[1::2], strict=True):  # norms, rotary positions
+        q, k = graph.layer(of_q, q), graph.layer(of_k, k)
     if layer.heads > layer.key_heads:
         of_group = graph.constant(np.repeat(np.arange(layer.key_heads), layer.heads // layer.key_heads), "of_group")
         k, v = (graph.op("Gather", shared, of_group, axis=2) for shared in (k, v))
     z = graph.layer(heads, (q, k, v, x.bias))
-    return project(graph, reshape(graph, z, SAME, SAME, layer.width, name="joined"), weights.w_o, weights.b_o)
+    return project(
+        graph, reshape(graph, z, SAME, SAME, layer.heads * layer.per_head, name="joined"), weights.w_o, weights.b_o
+    )
 
 
 def projected(graph: Graph, node: Node, x: Any) -> list[str]:
@@ -275,16 +308,31 @@ def places(graph: Graph, tokens: int, x: str, axis: int = 1) -> str:
 @register.onnx(layers.Rotary)
 def rotary(graph: Graph, node: Node, x: str) -> str:
     layer: Any = node.layer
+    return rotated(graph, node, x, frequencies(layer.base, node.x.shape[-1], np.float32))
+
+
+@register.onnx(layers.ScaledRotary)
+def scaled_rotary(graph: Graph, node: Node, x: str) -> str:
+    layer: Any = node.layer
+    if isinstance(layer.scaling, DynamicScaling):
+        raise EngineError(f"ONNX export has no rotary positions that depend on the length of a text yet ({node.name})")
+    pairs = layer.scaling.frequencies(layer.base, node.x.shape[-1], None, np.float32)
+    y = rotated(graph, node, x, pairs)
+    return y if layer.scale == 1 else graph.op("Mul", y, graph.constant(layer.scale, "scale"), name="y")
+
+
+def rotated(graph: Graph, node: Node, x: str, pairs: Any) -> str:
     if node.keywords.get("offset") is not None:
         raise EngineError(f"ONNX export has no rotary positions with an offset yet ({node.name})")
-    D, place = node.x.shape[-1], places(graph, node.x.shape[1], x)
+    place = places(graph, node.x.shape[1], x)
+    pairs = np.asarray(pairs)
 
     def angle() -> str:
-        frequency = graph.constant(layer.base ** -(np.arange(0, D, 2, dtype=np.float32) / D), "frequency")
+        frequency = graph.constant(pairs, "frequency")
         column = graph.op("Unsqueeze", graph.op("Cast", place, to=1), graph.constant((1, 2), "axes"))
         return graph.op("Mul", column, frequency, name="angle")
 
-    angles = graph.once(("angle", place, D, layer.base), angle)
+    angles = graph.once(("angle", place, *pairs.tolist()), angle)
     cos, sin = (graph.once((wave, angles), lambda wave=wave: graph.op(wave, angles)) for wave in ("Cos", "Sin"))
     a, b = graph.op("Split", x, name="half", outputs=2, axis=-1, num_outputs=2)
     first = graph.op("Sub", graph.op("Mul", a, cos), graph.op("Mul", b, sin))

@@ -20,6 +20,7 @@ from glassformer.errors import EngineError
 from glassformer.hub.folder import read_config
 from glassformer.hub.format import Format, Imported
 from glassformer.hub.formats import format_of
+from glassformer.layers.precision import wide
 from glassformer.names import recording, visiting
 
 CLOSE = 1e-3  # of the largest magnitude; float32 through some dozens of blocks stays well below it
@@ -54,11 +55,14 @@ def compare(folder: Path, found: Imported, seed: int = 0) -> list[Row]:
     with quiet(transformers), torch.no_grad():
         their_class = getattr(transformers, architecture_in(folder, known))
         theirs = their_class.from_pretrained(folder, local_files_only=True, use_safetensors=True).float().eval()
+        if found.precision == "bf16":  # both compute in float32, with the same rounded weights
+            for weight in theirs.parameters():
+                weight.copy_(weight.bfloat16())
         answer = theirs(**tensors, output_hidden_states=True)
     seen: dict[str, Any] = {}
     with visiting(recording(seen)):
         x, keywords = jax.tree.map(jnp.asarray, (given.ours, given.keywords))
-        logits, _ = found.model.forward(found.params, x, **keywords)
+        logits, _ = found.model.forward(jax.tree.map(wide, found.params), x, **keywords)
     pairs = zip(known.states(found.model), states(answer), strict=True)
     rows = [row(name, seen[name], value) for name, value in pairs]
     their_logits = known.logits(answer, found, type(theirs).__name__)
@@ -88,8 +92,8 @@ def quiet(transformers: Any) -> Iterator[None]:
 
 
 def architecture_in(folder: Path, known: Format) -> str:
-    names = read_config(folder).get("architectures") if known.heads else None
-    return (names or [known.architecture])[0]
+    name, *_ = read_config(folder).get("architectures") or [known.architecture]
+    return name if known.heads or name in known.others else known.architecture
 
 
 def states(answer: Any) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import CheckpointError, FileError
 from glassformer.hub.format import Imported
-from glassformer.train.recipe import Recipe
+from glassformer.train.recipe import Engine, Recipe
 from glassformer.train.run_folder import RECIPE, SEEDS, STATE, STATES, TOKENISER, WEIGHTS, RunFolder
 from glassformer.train.tasks import TASKS
 from glassformer.train.weights import load_arrays
@@ -17,9 +17,10 @@ def write_run(path: Path, found: Imported) -> None:
     folder = RunFolder(path)
     with folder.locked():
         must_be_free(path)
-        recipe = Recipe(model=found.model, task=found.task or TASKS[found.model.tasks[0]](), data="")
+        task, engine = found.task or TASKS[found.model.tasks[0]](), Engine(precision=found.precision)
+        recipe = Recipe(model=found.model, task=task, data="", engine=engine)
         if found.tokeniser_json is not None:
-            folder.save_tokeniser(Tokeniser.from_json(found.tokeniser_json, TOKENISER))
+            folder.save_tokeniser(Tokeniser.from_json(found.tokeniser_json, TOKENISER, found.chat))
         folder.save_model(recipe, found.params, found.classes, epoch=0)
         folder.save_recipe(recipe)
 

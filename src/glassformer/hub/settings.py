@@ -2,6 +2,7 @@
 absurd are named before anything is made of them.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,13 +30,13 @@ MOST_CLASSES = 1 << 20
 NEEDED = object()
 
 
-def whole(config: Mapping[str, Any], name: str, most: int, default: Any = NEEDED) -> int:
+def whole(config: Mapping[str, Any], name: str, most: int, default: Any = NEEDED, least: int = 1) -> int:
     """A size: 1 or more."""
     value = given(config, name, default)
     if value is default:
         return value
-    if type(value) is not int or not 1 <= value <= most:
-        raise SettingError(f"{name}: {shown(value)} came, expected a whole number from 1 to {most:,}")
+    if type(value) is not int or not least <= value <= most:
+        raise SettingError(f"{name}: {shown(value)} came, expected a whole number from {least} to {most:,}")
     return value
 
 
@@ -44,6 +45,16 @@ def number(config: Mapping[str, Any], name: str, default: float) -> float:
     value = given(config, name, default)
     if type(value) not in (int, float) or not 0 <= value <= 1:
         raise SettingError(f"{name}: {shown(value)} came, expected a number from 0 to 1")
+    return float(value)
+
+
+def positive(config: Mapping[str, Any], name: str, default: Any = NEEDED) -> float:
+    """A number above 0, such as a factor."""
+    value = given(config, name, default)
+    if value is default:
+        return value
+    if type(value) not in (int, float) or not 0 < value < math.inf:
+        raise SettingError(f"{name}: {shown(value)} came, expected a number above 0")
     return float(value)
 
 

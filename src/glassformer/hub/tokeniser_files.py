@@ -1,7 +1,7 @@
 """The tokeniser of a Hugging Face folder, as the text of one tokenizer.json, in and out.
 
-Older folders have its parts in files of their own: vocab.json and merges.txt (byte pairs, GPT-2), or vocab.txt (pieces
-of words, BERT). They are put together as transformers does it.
+Older folders have its parts in files of their own: vocab.json and merges.txt (byte pairs, GPT-2 and RoBERTa), or
+vocab.txt (pieces of words, BERT and DistilBERT). They are put together as transformers does it.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from glassformer.data.text_extra import text_package
 from glassformer.data.tokeniser import MOST_SYMBOLS, Tokeniser
-from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.errors import CheckpointError, GlassformerError, SettingError
 from glassformer.hub import settings
 from glassformer.hub.safe_files import file_in, json_in, read_json, read_text
 
@@ -21,6 +21,7 @@ PIECES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 CONVERT = "load it with transformers and save it again, with save_pretrained, as tokenizer.json"
 END = "<|endoftext|>"  # GPT-2's only symbol with a duty
 UNKNOWN, START, STOP, OTHERS = "[UNK]", "[CLS]", "[SEP]", ("[PAD]", "[MASK]")  # BERT's
+ROBERTA = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 
 
 class Frame(NamedTuple):
@@ -32,6 +33,7 @@ class Frame(NamedTuple):
 
 
 BERT_FRAME = Frame("{start}:0 $A:0 {end}:0", "{start}:0 $A:0 {end}:0 $B:1 {end}:1", ("start", "end"))
+ROBERTA_FRAME = Frame("{start}:0 $A:0 {end}:0", "{start}:0 $A:0 {end}:0 {end}:0 $B:0 {end}:0", ("start", "end"))
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,16 @@ class SpecialTokens:
     names: dict[str, str] = field(default_factory=lambda: {"bos_token": "start", "eos_token": "end"})
     frame: Frame | None = None  # None: texts stand alone
     inputs: tuple[str, ...] = ("input_ids", "attention_mask")
+    padding: Callable[[Any], int | None] = lambda model: None  # its number, where the model's positions begin behind it
+
+    def check(self, model: Any, tokeniser: Tokeniser) -> None:
+        """Refuse a tokeniser that pads with another symbol than the model counts with."""
+        came, expected = tokeniser.id_of("pad"), self.padding(model)
+        if None not in (came, expected) and came != expected:
+            raise SettingError(
+                f"pad_token_id: the tokeniser pads with {came}, the model with {expected}, behind which its positions "
+                "begin (model.first_position is one more); take the tokeniser that belongs to it"
+            )
 
 
 def read_tokeniser(folder: Path) -> Tokeniser | None:
@@ -92,7 +104,10 @@ def byte_pairs(library: Any, vocabulary: Path, merges: Path, config: dict[str, A
     inner.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     inner.decoder = library.decoders.ByteLevel()
     inner.post_processor = library.processors.ByteLevel(trim_offsets=False)
-    if END in numbers:
+    if numbers.keys() >= {*ROBERTA}:
+        inner.add_special_tokens([library.AddedToken(word, normalized=False, special=True) for word in ROBERTA])
+        inner.post_processor = framing(library, ROBERTA_FRAME, ROBERTA[:2], numbers.__getitem__)
+    elif END in numbers:
         inner.add_special_tokens([library.AddedToken(END, normalized=True, special=True)])
     return inner
 
@@ -156,6 +171,7 @@ class Exported:
         """The tokenizer_config.json."""
         names = {"pad_token": "pad", "unk_token": "unknown", "mask_token": "mask", **self.special.names}
         found = {name: self.spelled(role) for name, role in names.items()}
+        found = found if self.tokeniser.chat is None else self.tokeniser.chat.special_tokens
         return {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": self.context,

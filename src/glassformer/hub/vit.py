@@ -1,4 +1,4 @@
-"""ViT: `ViTForImageClassification` of transformers and our `ViT`, both ways. Its matrices are (out, in).
+"""ViT: `ViTForImageClassification` of transformers and our `ViT`, both ways; and DeiT (deit.py). Matrices: (out, in).
 
 Their patches pass through a convolution, (out, channel, row, column); ours are rows of (row, column, channel) values.
 How pixels are prepared stands in `preprocessor_config.json`. Names are those of files; transformers has others for the
@@ -19,13 +19,17 @@ from glassformer.hub.tensors import Tensor, linear, norm
 from glassformer.models import Images, ViT
 from glassformer.models.vit import Params
 
-ARCHITECTURES = ("ViTForImageClassification",)
+ARCHITECTURES = {  # what each has of distillation
+    "vit": {"ViTForImageClassification": "none"},
+    "deit": {"DeiTForImageClassification": "token", "DeiTForImageClassificationWithTeacher": "head"},
+}
 PREPARATION = "preprocessor_config.json"
+Spread = float | tuple[float, ...]  # of all channels, or of each
 LARGEST = 1 << 16  # rows or columns of an image
 MOST = float(np.finfo(np.float32).max)  # of a number
 
 FILE = {  # the parts of a block
-    "block": "vit.encoder.layer",
+    "block": "encoder.layer",
     "q": "attention.attention.query",
     "k": "attention.attention.key",
     "v": "attention.attention.value",
@@ -34,7 +38,7 @@ FILE = {  # the parts of a block
     "down": "output.dense",
 }
 LOADED = {
-    "block": "vit.layers",
+    "block": "layers",
     "q": "attention.q_proj",
     "k": "attention.k_proj",
     "v": "attention.v_proj",
@@ -46,7 +50,8 @@ LOADED = {
 
 def model_from(config: Mapping[str, Any], preparation: Mapping[str, Any] | None = None) -> ViT:
     """The model that a `config.json` describes, and a `preprocessor_config.json`; without one, pixels are 0 to 1."""
-    settings.architecture(config, ARCHITECTURES)
+    known: Any = ARCHITECTURES[config.get("model_type", "vit")]
+    distillation = known[settings.architecture(config, tuple(known))]
     settings.refuse(config, qkv_bias=True, hidden_act="gelu")
     rows, columns = pair(config, "image_size", 224)
     patch, patch_columns = pair(config, "patch_size", 16)
@@ -66,6 +71,7 @@ def model_from(config: Mapping[str, Any], preparation: Mapping[str, Any] | None 
         heads=settings.whole(config, "num_attention_heads", settings.WIDEST),
         depth=settings.whole(config, "num_hidden_layers", settings.DEEPEST),
         with_class_token=True,
+        distillation=distillation,
         dropout=settings.number(config, "hidden_dropout_prob", 0.0),
         eps=settings.number(config, "layer_norm_eps", 1e-12),
         attend=settings.attend(config, "attention_probs_dropout_prob", 0.0),
@@ -80,7 +86,7 @@ def pair(config: Mapping[str, Any], name: str, default: int) -> tuple[int, int]:
     return rows, columns
 
 
-def spread(preparation: Mapping[str, Any]) -> tuple[float, float]:
+def spread(preparation: Mapping[str, Any]) -> tuple[Spread, Spread]:
     """Mean and standard deviation of pixels from 0 to 1; there they may be of pixels from 0 to 255."""
     factor, usual = preparation.get("rescale_factor", 1 / 255), settings.yes(preparation, "do_rescale", True)
     if type(factor) not in (int, float) or not 0 < factor <= MOST:
@@ -91,20 +97,23 @@ def spread(preparation: Mapping[str, Any]) -> tuple[float, float]:
     scale = 1.0 if math.isclose(whitest, 1) else whitest
     if not settings.yes(preparation, "do_normalize", True):
         return 0.0, 1 / scale
-    mean, std = same_for_all(preparation, "image_mean"), same_for_all(preparation, "image_std")
-    if std <= 0:
-        raise SettingError(f"image_std: {std:g} came, expected a number above 0")
-    return mean / scale, std / scale
+    means, stds = of_channels(preparation, "image_mean"), of_channels(preparation, "image_std")
+    if min(stds) <= 0:
+        raise SettingError(f"image_std: {settings.shown(preparation['image_std'])} came, expected a number above 0")
+    return as_few([mean / scale for mean in means]), as_few([std / scale for std in stds])
 
 
-def same_for_all(preparation: Mapping[str, Any], name: str) -> float:
+def as_few(values: list[float]) -> Spread:
+    """One number, where all channels have the same."""
+    return values[0] if len(set(values)) == 1 else tuple(values)
+
+
+def of_channels(preparation: Mapping[str, Any], name: str) -> list[float]:
     value = settings.given(preparation, name, 0.5)
     values: list[Any] = list(value) if isinstance(value, list | tuple) and value else [value]
     if not all(type(one) in (int, float) and abs(one) <= MOST for one in values):  # NaN is not either
         raise SettingError(f"{name}: {settings.shown(value)} came, expected a number for each channel")
-    if any(one != values[0] for one in values):
-        raise SettingError(f"{name}: {settings.shown(value)} came, only one value for all channels is supported")
-    return float(values[0])
+    return [float(one) for one in values]
 
 
 def config_of(model: ViT, classes: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -112,9 +121,10 @@ def config_of(model: ViT, classes: tuple[str, ...] = ()) -> dict[str, Any]:
     if not model.with_class_token:
         raise SettingError("the ViT of transformers reads a class token; a model that averages has no place in it")
     rows, columns, channels = model.images.shape
+    kind = model_type(model)
     return {
-        "model_type": "vit",
-        "architectures": [ARCHITECTURES[0]],
+        "model_type": kind,
+        "architectures": [name for name, has in ARCHITECTURES[kind].items() if has == model.distillation],
         "image_size": rows if rows == columns else [rows, columns],
         "num_channels": channels,
         "patch_size": model.patch_size,
@@ -133,7 +143,8 @@ def config_of(model: ViT, classes: tuple[str, ...] = ()) -> dict[str, Any]:
 
 def preparation_of(model: ViT) -> dict[str, Any]:
     """What belongs into `preprocessor_config.json`."""
-    rows, columns, channels = model.images.shape
+    images = model.images
+    rows, columns, _ = images.shape
     return {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
@@ -141,9 +152,13 @@ def preparation_of(model: ViT) -> dict[str, Any]:
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": [model.images.mean] * channels,
-        "image_std": [model.images.std] * channels,
+        "image_mean": list(images.by_channel(images.mean)),
+        "image_std": list(images.by_channel(images.std)),
     }
+
+
+def model_type(model: ViT) -> str:
+    return "vit" if model.distillation == "none" else "deit"
 
 
 def to_tensors(model: ViT, params: Params, names: Mapping[str, str] = FILE) -> dict[str, Any]:
@@ -151,13 +166,14 @@ def to_tensors(model: ViT, params: Params, names: Mapping[str, str] = FILE) -> d
 
 
 def from_tensors(model: ViT, given: Mapping[str, Any]) -> Params:
-    loaded = any(name.startswith(LOADED["block"]) for name in given)
+    loaded = any(name.startswith(f"{model_type(model)}.{LOADED['block']}.") for name in given)
     return tensors.to_ours(table(model, LOADED if loaded else FILE), given, model)
 
 
 def table(model: ViT, names: Mapping[str, str] = FILE) -> list[Tensor]:
     side, channels, tokens = model.patch_size, model.images.shape[2], model.positions.tokens
-    embeddings = "vit.embeddings"
+    prefix = model_type(model)
+    embeddings = f"{prefix}.embeddings"
     rows = [
         Tensor(f"{embeddings}.cls_token", ("class_token.token",), shape=(1, 1, model.width)),
         Tensor(f"{embeddings}.position_embeddings", ("positions.pos",), shape=(1, tokens, model.width)),
@@ -169,9 +185,16 @@ def table(model: ViT, names: Mapping[str, str] = FILE) -> list[Tensor]:
         ),
         Tensor(f"{embeddings}.patch_embeddings.projection.bias", ("patch.b",)),
     ]
+    if model.distillation != "none":
+        token = ("distillation_token.token",)
+        rows.insert(1, Tensor(f"{embeddings}.distillation_token", token, shape=(1, 1, model.width)))
     for i in range(model.depth):
-        rows += block(f"{names['block']}.{i}", f"blocks.{i}", names)
-    return [*rows, *norm("vit.layernorm", "norm"), *linear("classifier", "head.w", "head.b")]
+        rows += block(f"{prefix}.{names['block']}.{i}", f"blocks.{i}", names)
+    rows += norm(f"{prefix}.layernorm", "norm")
+    if model.distillation != "head":
+        return [*rows, *linear("classifier", "head.w", "head.b")]
+    rows += linear("cls_classifier", "head.classify.w", "head.classify.b")
+    return [*rows, *linear("distillation_classifier", "head.distil.w", "head.distil.b")]
 
 
 def block(theirs: str, ours: str, names: Mapping[str, str]) -> list[Tensor]:
@@ -190,20 +213,23 @@ def read(folder: Folder) -> Imported:
         about.append(f"no {PREPARATION}: pixels are taken from 0 to 1, neither shifted nor scaled")
     with told(folder.path / PREPARATION):
         spread(preparation or {})
+        if settings.yes(preparation or {}, "do_center_crop", False):
+            about.append("do_center_crop: there the middle of a picture is taken; here a picture is scaled as a whole")
     model = model_from(folder.config, preparation)
     return Imported(model, from_tensors(model, folder.tensors), about, settings.classes(folder.config))
 
 
 def draw(model: ViT, rng: np.random.Generator) -> Given:
     images = rng.integers(256, size=(BATCH, *model.images.shape), dtype=np.uint8)
-    pixels = ((images / 255 - model.images.mean) / model.images.std).astype(np.float32)
+    pixels = ((images / 255 - np.array(model.images.mean)) / np.array(model.images.std)).astype(np.float32)
     return Given(images, {"pixel_values": pixels.transpose(0, 3, 1, 2)})
 
 
 FORMAT = Format(
     model_type="vit",
     model=ViT,
-    architecture=ARCHITECTURES[0],
+    architecture="ViTForImageClassification",
+    fits=lambda model: model.distillation == "none",
     read=read,
     write=lambda model, params, classes: (config_of(model, classes), to_tensors(model, params)),
     draw=draw,

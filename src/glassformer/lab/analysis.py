@@ -8,19 +8,36 @@ does. What helps there makes the first choice the best cell; stage 3 takes each 
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from glassformer.lab.cells import Cell, Comparison, additions, cell, on_top, pairs, removals
-from glassformer.lab.conclusion import conclusion
+from glassformer.lab.conclusion import answer_of, conclusion
+from glassformer.lab.looks import ONLY, Look, look_now, unplanned
 from glassformer.lab.plan import FEWEST, MAIN, Factor, Plan
 from glassformer.lab.ranks import ranks
+from glassformer.lab.rates import paired_p, rate
 from glassformer.lab.record import Record, Results
 from glassformer.lab.sample_size import LEVEL, seeds_needed, smallest_p
-from glassformer.lab.scores import Paired, epochs_to, measure_of, paired, runs, summarise
-from glassformer.lab.statistics import EXACT, effects, power
-from glassformer.lab.study import Effect, Finding, Rank, Study, Summary
-from glassformer.lab.verdict import Circumstances, count, diverges, evidence, reasons, sure, verdict_of
+from glassformer.lab.scores import (
+    Paired,
+    epochs_to,
+    failures,
+    gaps_of,
+    measure_of,
+    paired,
+    runs,
+    summarise,
+    unit_of,
+    worst_of,
+)
+from glassformer.lab.shape import warnings
+from glassformer.lab.share_of_gap import share_of_gap
+from glassformer.lab.statistics import EXACT, effects, holm, power
+from glassformer.lab.study import Effect, Estimate, Failures, Finding, Rank, Study, Summary
+from glassformer.lab.verdict import Circumstances, count, diverges, evidence, is_small, reasons, sure, verdict_of
 
 SIZE = 1.5  # standard deviations of the differences: an effect that nobody wants to miss
 LIKELY = 0.8  # the power one wants for it
@@ -34,6 +51,7 @@ class Examined:
     pairs: Paired
     effect: Effect | None
     family: int
+    failing: Failures | None = None
 
     @property
     def factor(self) -> str:
@@ -44,14 +62,20 @@ class Examined:
         return self.effect is not None and not diverges(self.pairs) and sure(self.effect) and self.effect.mean > 0
 
 
-def analyse(plan: Plan, results: Results, skipped: Sequence[str] = (), command: str = "") -> Study:
-    """The study as it stands; of an unfinished one, what can be said by now."""
-    tested = examine(plan, results, comparisons(plan, results))
+def analyse(
+    plan: Plan, results: Results, skipped: Sequence[str] = (), command: str = "", look: Look | None = None
+) -> Study:
+    """The study as it stands; of an unfinished one, what can be said by now. `look`: nothing, as the plan has it."""
+    look = look or look_of(plan, results)
+    if look.decides and not look.last:
+        plan = replace(plan, seeds=plan.seeds[: look.seeds])  # those that came later wait for the next look
+    tested = examine(plan, results, comparisons(plan, results), look)
     base = summarise(plan, results, cell(plan, ()))
     best = best_cell(plan, results)
     cells = every_cell(plan, results, tested, best)
     gaps = {one.comparison.group: gap_of(plan, results, one.comparison.group, cells, best) for one in tested}
     found = [find(plan, results, one, *gaps[one.comparison.group]) for one in tested]
+    failed = {(one.cell.key, seed): why for one in cells for seed, why in failures(plan, results, one.records).items()}
     study = Study(
         plan=plan,
         baseline=base,
@@ -64,8 +88,27 @@ def analyse(plan: Plan, results: Results, skipped: Sequence[str] = (), command: 
         seconds=sum(record.seconds for record in used(cells)),
         machines=dict(Counter(record.machine or "unknown" for record in used(cells))),
         command=command,
+        warnings=warnings(plan, found, len(used(cells)), len(failed), look),
+        group_ranks={group.name: ranked(plan, tested, group.name) for group in plan.groups},
+        look=look,
+        failed=failed,
+        worst={measure: worst_of(plan, results, measure) for measure in ("validation", "test")},
     )
-    return replace(study, answer=conclusion(study))
+    sentences = conclusion(study)
+    return replace(study, sentences=sentences, answer=answer_of(sentences))
+
+
+def look_of(plan: Plan, results: Results) -> Look:
+    """What this look may use: as the plan has it, or one more than the reports there were."""
+    ranked = [side.key for one in additions(plan) if is_ranked(plan, one) for side in sides(one)]
+    there = [
+        all((key, seed) in results for key in ranked if seed in results.expected(key, plan.seeds))
+        for seed in plan.seeds
+    ]
+    complete = there.index(False) if False in there else len(there)
+    if plan.looks:
+        return look_now(complete, plan.looks)
+    return unplanned(results.looked, len(plan.seeds))
 
 
 def comparisons(plan: Plan, results: Results) -> list[Comparison]:
@@ -90,7 +133,12 @@ def stage_2_is_complete(plan: Plan, results: Results) -> bool:
 
 
 def all_there(plan: Plan, results: Results, asked: Iterable[Comparison]) -> bool:
-    return all((side.key, seed) in results for one in asked for side in sides(one) for seed in plan.seeds)
+    return all(
+        (side.key, seed) in results
+        for one in asked
+        for side in sides(one)
+        for seed in results.expected(side.key, plan.seeds)  # an arm that stopped at a look has fewer
+    )
 
 
 def later_additions(plan: Plan, results: Results) -> list[Comparison]:
@@ -106,7 +154,7 @@ def both_count(plan: Plan, pair: Comparison) -> bool:
 def undecided(plan: Plan, results: Results) -> set[str]:
     """Keys of the cells that more seeds would tell more about."""
     tested = examine(plan, results, comparisons(plan, results))
-    open_ = [one for one in tested if verdict_of(one.effect, one.pairs, circumstances(one)) == "not decided"]
+    open_ = [one for one in tested if verdict_of(one.effect, one.pairs, circumstances(plan, one)) == "not decided"]
     return {side.key for one in open_ for side in sides(one.comparison)}
 
 
@@ -141,9 +189,13 @@ def first_choice(plan: Plan, results: Results) -> tuple[str, ...]:
 
 
 def helping(plan: Plan, results: Results) -> list[Examined]:
-    """Of the main question, by validation, strongest first; what is not to be combined is left out."""
+    """Of the main question, by validation, strongest first; what is not to be combined is left out.
+
+    So is what surely helps by less than the margin: combined, it may do harm (twice the steps at a rate far too small).
+    """
     asked = [one for one in additions(plan) if is_ranked(plan, one)]
-    helps = [one for one in examine(plan, results, asked) if one.helps and plan.by_name[one.factor].combine]
+    found = [one for one in examine(plan, results, asked) if one.helps and plan.by_name[one.factor].combine]
+    helps = [one for one in found if one.effect and not is_small(one.effect)]
     return sorted(helps, key=lambda one: -mean_of(one))
 
 
@@ -163,7 +215,7 @@ def sides(comparison: Comparison) -> tuple[Cell, Cell]:
     return comparison.without, comparison.with_
 
 
-def examine(plan: Plan, results: Results, asked: Iterable[Comparison]) -> list[Examined]:
+def examine(plan: Plan, results: Results, asked: Iterable[Comparison], look: Look = ONLY) -> list[Examined]:
     """Families for Holm: additions of one group (comparators apart), pairs, removals."""
     families: dict[tuple[str, str, bool], list[tuple[int, Comparison, Paired]]] = {}
     for place, one in enumerate(asked):
@@ -173,20 +225,47 @@ def examine(plan: Plan, results: Results, asked: Iterable[Comparison]) -> list[E
     found: list[tuple[int, Examined]] = []
     for family in families.values():
         enough = [place for place, _, two in family if len(two.differences) >= FEWEST]
-        by_place = dict(zip(enough, effects([two.values for place, _, two in family if place in enough]), strict=True))
+        values = [two.values for place, _, two in family if place in enough]
+        by_place = dict(zip(enough, effects(values, plan.metric.margin, look), strict=True))
         size = max(len(enough), 1)
-        found += [(place, Examined(one, two, by_place.get(place), size)) for place, one, two in family]
+        failing = failures_in(two for _, _, two in family)
+        for (place, one, two), own in zip(family, failing, strict=True):
+            found.append((place, Examined(one, two, by_place.get(place), size, own)))
     return [one for _, one in sorted(found, key=lambda item: item[0])]
 
 
-def circumstances(one: Examined, gap: float | None = None, goal: str = "the target") -> Circumstances:
-    return Circumstances(one.comparison.kind, one.family, gap, goal)
+def failures_in(family: Iterable[Paired]) -> list[Failures | None]:
+    """Of comparisons that are tested together; None where nothing failed."""
+    pairs = list(family)
+    p = np.array([paired_p(*two.only) for two in pairs])
+    return [
+        Failures(
+            with_=len(two.failed),
+            without=len(two.failed_without),
+            of=two.tried,
+            rate=rate(len(two.failed), two.tried),
+            rate_without=rate(len(two.failed_without), two.both),
+            p=float(own),
+            p_holm=float(corrected),
+        )
+        if two.failed or two.failed_without
+        else None
+        for two, own, corrected in zip(pairs, p, holm(p), strict=True)
+    ]
 
 
-def find(plan: Plan, results: Results, one: Examined, gap: float | None, goal: str) -> Finding:
-    about = circumstances(one, gap, goal)
+def circumstances(plan: Plan, one: Examined, share: Estimate | None = None, goal: str = "") -> Circumstances:
+    unit = unit_of(plan, one.comparison)
+    return Circumstances(one.comparison.kind, one.family, share, goal, plan.metric.margin, unit, failing=one.failing)
+
+
+def find(plan: Plan, results: Results, one: Examined, gaps: Mapping[int, float], goal: str) -> Finding:
+    share = share_of(one, gaps)
+    about = circumstances(plan, one, share, goal)
     word = verdict_of(one.effect, one.pairs, about)
-    without, with_ = (epochs_to(plan.target, runs(plan, results, side).values()) for side in sides(one.comparison))
+    without, with_ = (
+        epochs_to(plan.target, runs(plan, results, side).values(), plan.metric) for side in sides(one.comparison)
+    )
     return Finding(
         comparison=one.comparison,
         effect=one.effect,
@@ -194,22 +273,37 @@ def find(plan: Plan, results: Results, one: Examined, gap: float | None, goal: s
         evidence=evidence(one.effect, one.pairs, word, about),
         failures=len(one.pairs.failed),
         to_target=(without, with_),
+        share=share,
+        failing=one.failing,
+        margin=about.margin,
+        unit=about.unit,
+        left_out=one.pairs.left_out,
+    )
+
+
+def share_of(one: Examined, gaps: Mapping[int, float]) -> Estimate | None:
+    """Of the gap, by the seeds that have both."""
+    both = [seed for seed in one.pairs.differences if seed in gaps]
+    if one.effect is None or one.comparison.kind == "pair" or len(both) < FEWEST:
+        return None
+    return share_of_gap(
+        np.array([one.pairs.differences[seed] for seed in both]), np.array([gaps[seed] for seed in both])
     )
 
 
 def gap_of(
     plan: Plan, results: Results, group: str, cells: Iterable[Summary], best: Summary | None
-) -> tuple[float | None, str]:
-    """Points from the group's baseline to the target; without one, to the best cell. None: there is none to close."""
-    base = summarise(plan, results, cell(plan, (), group)).mean
+) -> tuple[Mapping[int, float], str]:
+    """By seed, from the group's baseline to the target; without one, to the best cell. Nothing: there is no such."""
+    metric = plan.metric
     if plan.target is not None:
-        goal, name = 100 * plan.target, f"the target of {100 * plan.target:g} %"
-    elif group == MAIN:
-        goal, name = (best.mean if best else math.nan), "the best combination"
-    else:
-        means = [one.mean for one in cells if one.cell.group == group and not math.isnan(one.mean)]
-        goal, name = max(means, default=math.nan), "the best of its group"
-    return (goal - base, name) if goal > base else (None, name)
+        suffix = f" {metric.suffix}" if metric.suffix else ""
+        return gaps_of(plan, results, group, None), f"the target of {metric.shown(plan.target):g}{suffix}"
+    if group == MAIN:
+        return (gaps_of(plan, results, group, best.cell) if best else {}), "the best combination"
+    known = [one for one in cells if one.cell.group == group and not math.isnan(one.mean)]
+    top = max(known, key=lambda one: metric.sign * one.mean, default=None)
+    return (gaps_of(plan, results, group, top.cell) if top else {}), "the best of its group"
 
 
 def best_cell(plan: Plan, results: Results) -> Summary | None:
@@ -238,13 +332,17 @@ def used(cells: Iterable[Summary]) -> list[Record]:
     return list({record.place: record for one in cells for record in one.records}.values())
 
 
-def ranked(plan: Plan, tested: Iterable[Examined]) -> tuple[Rank, ...]:
-    """Of the main question's factors; those that diverge have no rank."""
+def ranked(plan: Plan, tested: Iterable[Examined], group: str = MAIN) -> tuple[Rank, ...]:
+    """Of one group's factors, comparators left out; those that diverge have no rank."""
     return ranks(
         {
             one.factor: one.pairs.differences
             for one in tested
-            if is_ranked(plan, one.comparison) and one.effect and not diverges(one.pairs)
+            if one.comparison.kind == "add"
+            and one.comparison.group == group
+            and not factor_of(plan, one.comparison).comparator
+            and one.effect
+            and not diverges(one.pairs)
         }
     )
 
@@ -258,8 +356,11 @@ def notes(plan: Plan, tested: Sequence[Examined], skipped: Sequence[str], best: 
             found += [said] if said not in found else []
     if plan.ranked and best is None:
         found.append("There is no best combination: " + why_no_best(tested, plan))
+    arms = [f"{' + '.join(names) or 'baseline'} ({arm.about})" for (names, _), arm in plan.arms.items()]
     found.append(
-        "Each factor is tried with all other settings as they are in its reference; none was tuned again for it."
+        f"Settled for each arm before it was compared: {'; '.join(arms)}."
+        if arms
+        else "Each factor is tried with all other settings as they are in its reference; none was tuned again for it."
     )
     found += [f"Skipped: {one}" for one in skipped]
     return tuple(found)

@@ -17,6 +17,7 @@ from functools import cached_property, reduce
 from typing import Literal
 
 from glassformer.errors import SettingError
+from glassformer.lab.data_identity import identity, identity_of_run
 from glassformer.lab.plan import MAIN, Plan
 from glassformer.train.augment import Augment
 from glassformer.train.recipe import Recipe
@@ -42,8 +43,12 @@ ADDED = (
             ("attend", {"kind": "plain", "dropout": 0.0}),
             ("global_tokens", 0),
             ("checkpoint", False),
+            ("first_position", 0),
+            ("pooler", {"kind": "tanh"}),
         )
     ),
+    ("model", "distillation", "none"),
+    ("model.head", "activation", {"kind": "tanh"}),
 )
 
 
@@ -52,6 +57,7 @@ class Cell:
     factors: tuple[str, ...]  # in the plan's order
     group: str
     recipe: Recipe
+    data: str = ""  # by its content, where that is known without looking
 
     @property
     def title(self) -> str:
@@ -60,7 +66,7 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """The same for the same training, on any machine."""
-        return key_of(self.recipe)
+        return key_of(self.recipe, self.data)
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,17 @@ class Comparison:
     with_: Cell
 
 
-def key_of(recipe: Recipe) -> str:
-    """Of what decides the numbers. Which engine computes them, on how many threads, does not."""
+def key_of(recipe: Recipe, data: str = "") -> str:
+    """Of what decides the numbers. Which engine computes them, on how many threads, does not; nor where data lies."""
+    return hashed(replace(recipe, data=data or identity(recipe.data), start=identity_of_run(recipe.start)))
+
+
+def key_by_path(recipe: Recipe) -> str:
+    """As earlier releases made it: of data of one's own, its path."""
+    return hashed(recipe)
+
+
+def hashed(recipe: Recipe) -> str:
     plain = to_plain(replace(recipe, training=replace(recipe.training, seed=0)))
     plain["engine"] = {"rng": recipe.engine.rng, "precision": recipe.engine.precision}
     if plain["tune"] == {"kind": "full"}:
@@ -86,11 +101,11 @@ def key_of(recipe: Recipe) -> str:
 
 
 def cell(plan: Plan, factors: Iterable[str], group: str = MAIN) -> Cell:
-    chosen = set(factors)
-    names = tuple(factor.name for factor in plan.factors if factor.name in chosen)
-    made = plan.cells
+    names, made = plan.in_order(factors), plan.cells
     if (names, group) not in made:
-        made[names, group] = Cell(names, group, plan.recipe(names, group))
+        recipe = plan.recipe(names, group)
+        known = plan.identity if recipe.data == plan.baseline.data else ""
+        made[names, group] = Cell(names, group, recipe, known)
     return made[names, group]
 
 

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 
 from glassformer.data.dataset import Dataset
 from glassformer.errors import EngineError, GlassformerError, SettingError
+from glassformer.lab.arms import is_open, matched, tuning_cells
 from glassformer.lab.cells import Cell, additions, cell
 from glassformer.lab.one_run import loaded
-from glassformer.lab.plan import Plan
+from glassformer.lab.plan import MAIN, Arm, Plan
+from glassformer.lab.scoring import must_be_scored
 from glassformer.native import build
 from glassformer.native.engine import must_be_covered
 from glassformer.train.gradient import loss_and_gradient
@@ -19,6 +21,7 @@ from glassformer.train.resolve import resolved
 
 def check(plan: Plan) -> None:
     """Refuse a plan with a cell that cannot run, or whose answer nobody could read."""
+    settle_matches(plan)
     asked = [cell(plan, ()), *(one for added in additions(plan) for one in (added.without, added.with_))]
     cells = {(one.key, one.group): one for one in asked}
     stepped = set()
@@ -30,12 +33,27 @@ def check(plan: Plan) -> None:
             if recipe.engine.name == "native":
                 must_be_covered(recipe)
             if (step := (recipe.model, recipe.task, recipe.loss)) not in stepped:
-                jax.eval_shape(partial(one_step, recipe, loaded(recipe)))
+                jax.eval_shape(partial(one_step, plan, recipe, loaded(recipe)))
                 stepped.add(step)
         except GlassformerError as error:
             raise type(error)(f"{where}: {error}") from None
     if plan.needs_native:
         must_have_native(plan)
+
+
+def settle_matches(plan: Plan) -> None:
+    """What needs no tuning runs; and every point of a grid must be a recipe."""
+    arms = [((), MAIN)]
+    for factor in plan.factors:
+        arms += [(plan.in_order(names), factor.group) for names in (factor.on, (*factor.on, factor.name))]
+    for arm in dict.fromkeys(arms):
+        if plan.grid(*arm):
+            for one in tuning_cells(plan, arm):
+                resolved(one.recipe, loaded(one.recipe))
+        elif is_open(plan, arm):
+            changes, about = matched(plan, plan.unsettled(*arm), arm[1])
+            plan.arms[arm] = Arm(changes, about)
+            plan.cells.pop(arm, None)
 
 
 def must_compare(one: Cell, plan: Plan) -> None:
@@ -57,7 +75,7 @@ def must_compare(one: Cell, plan: Plan) -> None:
         )
 
 
-def one_step(recipe: Recipe, data: Dataset) -> None:
+def one_step(plan: Plan, recipe: Recipe, data: Dataset) -> None:
     params = recipe.model.init(jax.random.key(0))
     batch = recipe.task.batch(jax.tree.map(jnp.asarray, data.train), jnp.arange(2))
     loss_and_gradient(
@@ -70,11 +88,7 @@ def one_step(recipe: Recipe, data: Dataset) -> None:
         **batch.keywords,
     )
     y, _ = recipe.model.forward(params, batch.x, **batch.keywords)  # pyright: ignore[reportCallIssue]
-    if recipe.task.right(y, batch.labels) is None:
-        raise SettingError(
-            f"the task {recipe.task.name} knows no right and wrong, and a study compares accuracies; train it with "
-            "`glassformer train --seeds` and compare the losses"
-        )
+    must_be_scored(plan, recipe, y, recipe.task.right(y, batch.labels))
 
 
 def must_have_native(plan: Plan) -> None:

@@ -1,10 +1,10 @@
-"""What answers the question of a plan, in plain English, from what was found.
+"""What answers the question of a plan, in plain English. Every sentence follows from a test and carries it (claims.py).
 
-The first sentence names subjects alone. Then comes the answer with its numbers, six sentences at most, what matters
+The first sentence names subjects alone. Then comes the answer with its numbers, eight sentences at most, what matters
 most first: what explains, what contributes, what helps only on top of that, what all of it reaches on the test set (the
-only place where a group that is judged by validation looks at it), what can be left out again, what was suspected and
-is none. What has no room there stands in the tables. The last paragraph, where there is one, is about what stands
-beside the question: other models, the plan's groups.
+only place where a group that is judged by validation looks at it), which cells fail, what can be left out again, what
+was suspected and is none. What has no room there stands in the tables. The last paragraph, where there is one, is about
+what stands beside the question: other models, the plan's groups (beside.py).
 """
 
 import math
@@ -12,43 +12,59 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from glassformer.lab import claims
+from glassformer.lab.metric import Metric
 from glassformer.lab.plan import MAIN
-from glassformer.lab.ranks import tied
-from glassformer.lab.scores import score
+from glassformer.lab.scores import on_test
 from glassformer.lab.statistics import interval
-from glassformer.lab.study import Effect, Finding, Rank, Study, Summary, Verdict
-from glassformer.lab.verdict import brackets, count, percent, points
+from glassformer.lab.study import Claim, Effect, Finding, Rank, Sentence, Study, Summary, Verdict
+from glassformer.lab.verdict import brackets, count, failed_of, is_small, points, share_text
 
 HELPS = ("explains", "contributes")
-SENTENCES = 6
+SENTENCES = 8
 MANY = 6  # names in a list
 FEW = 4  # where each has its numbers
 
 
-def conclusion(study: Study) -> str:
-    main = [*causes(study), *on_top(study), *together(study), *both_ways(study), *no_causes(study), *crossed(study)]
-    beside = compared(study)
-    for group in study.plan.groups:
-        beside += of_group(study, group.name)
-    paragraphs = (in_short(study), " ".join(main[:SENTENCES]), " ".join(part for part in beside if part))
-    return "\n\n".join(part for part in paragraphs if part)
+def conclusion(study: Study) -> tuple[Sentence, ...]:
+    from glassformer.lab.beside import beside
+
+    parts = [causes, on_top, together, failing, both_ways, no_causes, crossed]
+    main = [sentence for part in parts for sentence in part(study)]
+    return (*in_short(study), *main[:SENTENCES], *beside(study))
 
 
-def in_short(study: Study) -> str:
+def answer_of(sentences: Iterable[Sentence]) -> str:
+    """By paragraphs."""
+    paragraphs: dict[int, list[str]] = {}
+    for one in sentences:
+        paragraphs.setdefault(one.paragraph, []).append(one.text)
+    return "\n\n".join(" ".join(texts) for _, texts in sorted(paragraphs.items()))
+
+
+def in_short(study: Study) -> list[Sentence]:
     """By subject alone, without a number; nothing where no factor surely helps."""
     found = added(study)
     best = best_of_subjects(study, with_verdict(found, *HELPS))
-    explain, contribute = ([subject_of(one, study) for one in with_verdict(best, word)] for word in HELPS)
-    tried = dict.fromkeys(subject_of(one, study) for one in found)
-    idle = [
-        subject
-        for subject in tried
-        if all(one.word == "not distinguishable" for one in found if subject_of(one, study) == subject)
-    ]
-    if not explain and not contribute:
-        return ""
-    told = {"explains it": explain, "contributes": contribute, "does not": idle}
-    return f"In short, what {'; what '.join(f'{word}: {listed(names)}' for word, names in told.items() if names)}."
+    if not best:
+        return []
+    by_subject: dict[str, list[Finding]] = {}
+    for one in found:
+        by_subject.setdefault(subject_of(one, study), []).append(one)
+    told = {word: [subject_of(one, study) for one in with_verdict(best, word)] for word in HELPS}
+    used = list(best)
+    for word in ("no effect", "not decided"):  # of a subject: all of its levels
+        own = [name for name, levels in by_subject.items() if all(one.word == word for one in levels)]
+        told[word] = own
+        used += [one for name in own for one in by_subject[name]]
+    words = {
+        "explains": "what explains it",
+        "contributes": "what contributes",
+        "no effect": f"what changes less than {margin_text(study)}",
+        "not decided": "not decided",
+    }
+    text = "; ".join(f"{words[word]}: {listed(names)}" for word, names in told.items() if names)
+    return [Sentence(f"In short, {text}.", 0, claims.of_findings(used))]
 
 
 def added(study: Study, group: str = MAIN, comparator: bool = False) -> list[Finding]:
@@ -75,57 +91,98 @@ def with_verdict(findings: Iterable[Finding], *words: Verdict) -> list[Finding]:
     return [one for one in findings if one.word in words]
 
 
-def causes(study: Study) -> list[str]:
-    """By subject: its strongest level stands for it, the others that help are named with it."""
+def causes(study: Study) -> list[Sentence]:
+    """By subject: its strongest level stands for it, others of it with the same verdict are named with it."""
     found = added(study)
-    helps = with_verdict(found, *HELPS)
-    best = best_of_subjects(study, helps)
+    best = best_of_subjects(study, with_verdict(found, *HELPS))
     explains, contributes = with_verdict(best, "explains"), with_verdict(best, "contributes")
     parts = []
     if explains:
         closes = verb(explains, "it closes", "each closes")
-        names = listed((level_of(one, study, helps) for one in explains), FEW)
-        parts.append(f"What explains it: {names}; {closes} at least half of the {gap(study)} by itself.")
+        names = listed((level_of(one, study) for one in explains), FEW)
+        text = f"What explains it: {names}; {closes} at least half of the {gap(study)} by itself."
+        parts.append(Sentence(text, 1, claims.of_findings(with_levels(explains, study))))
     elif is_good_enough(study):
-        parts.append(f"The target is reached already: the {baseline(study)}.")
-    elif any(one.effect for one in found):
-        parts.append("No single factor explains it." if contributes else "No factor surely helps.")
+        parts.append(target_reached(study))
+    elif contributes and study.plan.target is not None:
+        parts.append(Sentence("No single factor is shown to close half of the gap.", 1, none("none explains", found)))
+    elif any(one.effect for one in found) and not contributes:
+        parts.append(Sentence("No factor surely helps.", 1, none("none helps", found)))
     if contributes:
-        parts.append(f"What contributes: {listed((level_of(one, study, helps) for one in contributes), FEW)}.")
+        text = f"What contributes: {listed((level_of(one, study) for one in contributes), FEW)}."
+        parts.append(Sentence(text, 1, claims.of_findings(with_levels(contributes, study))))
     return parts
 
 
+def none(kind: str, found: Sequence[Finding]) -> tuple[Claim, ...]:
+    return (Claim(kind, tuple(name_of(one) for one in found), {}),)
+
+
 def is_good_enough(study: Study) -> bool:
-    return study.plan.target is not None and study.baseline.mean >= 100 * study.plan.target
+    """The baseline already, by its interval."""
+    target = target_of(study)
+    base = study.baseline
+    return target is not None and (base.low > target if study.plan.metric.higher else base.high < target)
+
+
+def target_of(study: Study) -> float | None:
+    """As it is shown."""
+    return None if study.plan.target is None else study.plan.metric.shown(study.plan.target)
+
+
+def target_reached(study: Study) -> Sentence:
+    base = study.baseline
+    claim = claims.of_cell(base, better_side(study), base.mean, base.low, base.high, target=target_of(study) or 0.0)
+    return Sentence(f"The target is reached already: the {baseline(study)}.", 1, (claim,))
+
+
+def better_side(study: Study) -> str:
+    return "above the target" if study.plan.metric.higher else "below the target"
 
 
 def gap(study: Study) -> str:
     """From the baseline to what would be good enough."""
-    if study.plan.target is not None:
-        return f"{100 * study.plan.target - study.baseline.mean:.1f} points to the target"
-    return "gap" if study.best is None else f"{study.best.mean - study.baseline.mean:.1f} points to the best"
+    metric, target = study.plan.metric, target_of(study)
+    if target is not None:
+        return f"{metric.sign * (target - study.baseline.mean):.{places(metric)}f} {metric.unit} to the target"
+    if study.best is None:
+        return "gap"
+    return f"{metric.sign * (study.best.mean - study.baseline.mean):.{places(metric)}f} {metric.unit} to the best"
+
+
+def places(metric: Metric) -> int:
+    """Of a gap: one less than of a level, and one at least."""
+    return max(1, metric.places - 1)
 
 
 def baseline(study: Study) -> str:
-    base = study.baseline
-    return f"baseline has {percent(base.mean)} on validation ({count(len(base.scores), 'seed')})"
+    base, metric = study.baseline, study.plan.metric
+    there = int((~np.isnan(base.scores)).sum())
+    return f"baseline has {metric.level(base.mean)} on validation ({count(there, 'seed')})"
 
 
-def level_of(finding: Finding, study: Study, helps: Iterable[Finding]) -> str:
-    subject = subject_of(finding, study)
-    others = [name_of(one) for one in helps if one is not finding and subject_of(one, study) == subject]
-    return effect_of(finding, study) + (f", less so {listed(others)}" if others else "")
+def level_of(finding: Finding, study: Study) -> str:
+    others = [name_of(one) for one in with_levels([finding], study) if one is not finding]
+    return effect_of(finding, study) + (f", also {listed(others)}" if others else "")
+
+
+def with_levels(findings: Iterable[Finding], study: Study) -> list[Finding]:
+    """And the other levels of their subjects that have the same verdict."""
+    found = []
+    for one in findings:
+        same = [other for other in added(study) if subject_of(other, study) == subject_of(one, study)]
+        found += [one, *(other for other in same if other.word == one.word and other is not one)]
+    return found
 
 
 def subject_of(finding: Finding, study: Study) -> str:
     return study.plan.subject_of(study.plan.by_name[name_of(finding)])
 
 
-def on_top(study: Study) -> list[str]:
+def on_top(study: Study) -> list[Sentence]:
     """What shows only where the strongest are in place."""
     found = [one for one in study.findings if one.comparison.kind == "top"]
-    helps = with_verdict(strongest_first(found), *HELPS)
-    best = best_of_subjects(study, helps)
+    best = best_of_subjects(study, with_verdict(strongest_first(found), *HELPS))
     if not best:
         return []
     said = f"On top of {best[0].comparison.without.title}, {listed((effect_of(one) for one in best), FEW)} "
@@ -134,161 +191,138 @@ def on_top(study: Study) -> list[str]:
     else:
         said += verb(best, "contributes", "contribute")
     alone = [one for one in added(study) if name_of(one) in map(name_of, best)]
-    shows = "help" if with_verdict(alone, "hurts", "diverges") else "show"
-    return [f"{said}, though alone {verb(best, 'it does', 'they do')} not {shows}."]
+    words = list(dict.fromkeys(one.word for one in alone))
+    before = f"; alone: {', '.join(words)}" if words else ""
+    return [Sentence(f"{said}{before}.", 1, (*claims.of_findings(best), *claims.of_findings(alone)))]
 
 
-def no_causes(study: Study) -> list[str]:
+def no_causes(study: Study) -> list[Sentence]:
     later = {name_of(one) for one in study.findings if one.comparison.kind == "top" and one.word in HELPS}
     found = [one for one in added(study) if name_of(one) not in later]
-    same, worse, apart = (with_verdict(found, word) for word in ("not distinguishable", "hurts", "diverges"))
-    open_ = with_verdict(found, "not decided")
-    parts = []
+    same, worse, apart, open_ = (
+        with_verdict(found, word) for word in ("no effect", "hurts", "diverges", "not decided")
+    )
+    parts, bad = [], []
     if same:
-        parts.append(f"Suspected, but not distinguishable from no effect: {listed(map(effect_of, same), FEW)}")
+        parts.append(f"Suspected, and surely worth less than {margin_text(study)}: {named(same)}")
     if open_:
         parts.append(f"{'n' if parts else 'N'}ot decided: {listed(map(name_of, open_))}")
-    bad = []
     if worse:
-        bad.append(f"What hurts: {listed(map(effect_of, reversed(worse)), FEW)}")
+        bad.append(f"What hurts: {named(list(reversed(worse)))}")
     if apart:
-        bad.append(f"{'t' if bad else 'T'}raining diverges with {listed(map(name_of, apart))}")
-    return [f"{'; '.join(said)}." for said in (parts, bad) if said]
+        bad.append(f"{'t' if bad else 'T'}raining fails with {listed(map(failing_of, apart), FEW)}")
+    both = ((parts, [*same, *open_]), (bad, [*worse, *apart]))
+    return [Sentence(f"{'; '.join(said)}.", 1, claims.of_findings(used)) for said, used in both if said]
 
 
-def together(study: Study) -> list[str]:
+def named(findings: Sequence[Finding]) -> str:
+    return listed(map(effect_of, findings), FEW)
+
+
+def failing_of(finding: Finding) -> str:
+    tried = finding.failing.of if finding.failing else 0
+    return f"{name_of(finding)} ({failed_of(finding.failures, tried)})" if tried else name_of(finding)
+
+
+def margin_text(study: Study) -> str:
+    """
+    "1 point", "0.01 nats".
+    """
+    metric = study.plan.metric
+    unit = metric.unit.removesuffix("s") if metric.margin == 1 else metric.unit
+    return f"{metric.margin:g} {unit}"
+
+
+def together(study: Study) -> list[Sentence]:
     """What the best reaches; before there is one, where it all begins."""
-    best = study.best
+    best, metric = study.best, study.plan.metric
     if best is None:
-        known = len(study.baseline.scores) and not is_good_enough(study)
-        below = f", {gap(study).replace('to', 'below')}" if study.plan.target is not None else ""
-        return [f"The {baseline(study)}{below}."] if known else []
+        base = study.baseline
+        if not len(base.scores) or is_good_enough(study):
+            return []
+        below = f", {gap(study).replace('to', 'below' if metric.higher else 'above')}" if study.plan.target else ""
+        return [Sentence(f"The {baseline(study)}{below}.", 1, (level(study, base, base.scores),))]
     names = best.cell.factors
     said = f"With {names[0]} it reaches " if len(names) == 1 else f"Together ({' + '.join(names)}) they reach "
-    mine, base = (on_test(summary) for summary in (best, study.baseline))
+    mine, base = (on_test(study, summary.records) for summary in (best, study.baseline))
     if not len(mine):
-        return [f"{said}{percent(best.mean)} on validation."]
-    said += f"{reached(mine)} on the test set"
-    said += f", the baseline {percent(float(base.mean()))}" if len(base) else ""
-    return [f"{said}{against(mine, study.plan.target)}."]
+        return [Sentence(f"{said}{metric.level(best.mean)} on validation.", 1, (level(study, best, best.scores),))]
+    said += f"{reached(mine, metric)} on the test set"
+    said += f", the baseline {metric.level(float(base.mean()))}" if len(base) else ""
+    against_target, kind = against(mine, study)
+    low, high = interval(mine)
+    more = {"target": target_of(study) or 0.0} if kind != "level" else {}
+    claim = claims.of_cell(best, kind, float(mine.mean()), float(low), float(high), test=1.0, **more)
+    also = (level(study, study.baseline, base, test=1.0),) if len(base) else ()
+    return [Sentence(f"{said}{against_target}.", 1, (claim, *also))]
 
 
-def compared(study: Study) -> list[str]:
-    found = [one for one in added(study, comparator=True) if one.effect]
-    return [f"For comparison: {listed(map(effect_of, found), FEW)}."] if found else []
+def level(study: Study, summary: Summary, scores: np.ndarray, **more: float) -> Claim:
+    known = scores[~np.isnan(scores)]
+    low, high = interval(known)
+    return claims.of_cell(summary, "level", float(known.mean()), float(low), float(high), **more)
 
 
-def on_test(summary: Summary) -> np.ndarray:
-    return np.array([value for record in summary.records if (value := score(record, "test")) is not None])
-
-
-def reached(values: np.ndarray) -> str:
+def reached(values: np.ndarray, metric: Metric) -> str:
     low, high = interval(values)
-    return f"{percent(float(values.mean()))}" + (f" [{low:.1f}, {high:.1f}]" if len(values) > 1 else "")
+    return metric.level(float(values.mean())) + (
+        f" [{low:.{metric.places}f}, {high:.{metric.places}f}]" if len(values) > 1 else ""
+    )
 
 
-def against(values: np.ndarray, target: float | None) -> str:
+def against(values: np.ndarray, study: Study) -> tuple[str, str]:
+    """In words, and the rule of it."""
+    target, metric = target_of(study), study.plan.metric
     if target is None or len(values) < 2:
-        return ""
+        return "", "level"
     low, high = interval(values)
-    goal = f"the target of {100 * target:g} %"
-    if low > 100 * target:
-        return f": above {goal}"
-    if high < 100 * target:
-        return f": {100 * target - values.mean():.1f} points short of {goal}"
-    return f": about {goal}, which lies in the interval"
+    goal = f"the target of {target:g}{f' {metric.suffix}' if metric.suffix else ''}"
+    if low > target or high < target:
+        side = "above" if low > target else "below"
+        if (low > target) == metric.higher:
+            return f": {side} {goal}", f"{side} the target"
+        return f": {abs(target - values.mean()):.{places(metric)}f} {metric.unit} short of {goal}", f"{side} the target"
+    return f": about {goal}, which lies in the interval", "about the target"
 
 
-def both_ways(study: Study) -> list[str]:
+def failing(study: Study) -> list[Sentence]:
+    """Cells in which runs gave no usable model, the most often first; those told as diverging are left to that."""
+    told = {one.comparison.with_.key for one in study.findings if one.word == "diverges"}
+    found = [(one, round(one.failing.value * len(one.records))) for one in study.cells if one.failing]
+    found = [(one, failed) for one, failed in found if one.records[0].key not in told or not one.cell.factors]
+    if not found:
+        return []
+    found.sort(key=lambda both: -both[1] / len(both[0].records))
+    names = [f"{one.cell.title} ({failed_of(failed, len(one.records))})" for one, failed in found]
+    used = tuple(claims.of_failing(one, failed) for one, failed in found)
+    return [Sentence(f"Runs that gave no usable model: {listed(names, FEW)}; they count as they ended.", 1, used)]
+
+
+def both_ways(study: Study) -> list[Sentence]:
     """What helps alone, or on top of the first choice, and not where all the others are."""
     removed = [one for one in study.findings if one.comparison.kind == "remove" and one.effect]
-    bad, gone = with_verdict(removed, "hurts"), with_verdict(removed, "not distinguishable")
+    bad = with_verdict(removed, "hurts")
+    little = [one for one in removed if one.effect and is_small(one.effect) and one not in bad]
     parts = []
     if bad:
-        parts.append(f"{listed(map(effect_of, bad), FEW)} {verb(bad, 'does', 'do')} harm")
-    if gone:
-        parts.append(
-            f"{listed(map(effect_of, gone), FEW)} can {verb(gone, '', 'each ')}be left out without a sure loss"
-        )
-    return [f"Within that combination {', and '.join(parts)}."] if parts else []
+        parts.append(f"{named(bad)} {verb(bad, 'does', 'do')} harm")
+    if little:
+        parts.append(f"{named(little)} {verb(little, 'is', 'are each')} worth less than {margin_text(study)}")
+    used = (*claims.of_findings(bad), *claims.of_findings(little, "small"))
+    return [Sentence(f"Within that combination {', and '.join(parts)}.", 1, used)] if parts else []
 
 
-def crossed(study: Study) -> list[str]:
-    found = [one for one in study.findings if one.comparison.kind == "pair"]
-    parts = []
+def crossed(study: Study) -> list[Sentence]:
+    found = [one for one in study.findings if one.comparison.kind == "pair" and one.effect]
+    parts, used = [], []
     for word in ("less than the sum", "more than the sum"):
-        said = [
-            f"{' and '.join(one.comparison.factors)} ({size(one.effect)})"
-            for one in found
-            if one.effect and one.word == word
-        ]
+        own = with_verdict(found, word)
+        said = [f"{' and '.join(one.comparison.factors)} ({size(one)})" for one in own]
         if said:
             parts.append(f"{'w' if parts else 'W'}orth {word.replace('the sum', 'their sum')} together: ")
             parts[-1] += listed(said, FEW)
-    return [f"{'; '.join(parts)}."] if parts else []
-
-
-def of_group(study: Study, group: str) -> list[str]:
-    """What its own factors say, and whether its order of causes survives beside the main question's factors."""
-    found = added(study, group)
-    if not any(one.effect for one in found):
-        return []
-    about = study.plan.group(group).about
-    opening = f"In the group {group}" + (f" ({about.rstrip('.')})" if about else "")
-    helps = with_verdict(found, *HELPS)
-    if not helps:
-        return [f"{opening} no factor surely helps."]
-    first = listed((effect_of(one) for one in best_of_subjects(study, helps)), FEW)
-    rest = [name_of(one) for one in found if one.word in ("not distinguishable", "hurts", "diverges")]
-    without = f"; {listed(rest)} {'does' if len(rest) == 1 else 'do'} not help" if rest else ""
-    return [f"{opening} the order of causes is {first}{without}.", survival(study, group)]
-
-
-def survival(study: Study, group: str) -> str:
-    theirs = order(study, group)
-    ours = order(study, MAIN)
-    if not ours:
-        return ""
-    names = {rank.factor: rank for rank in study.ranks}
-    told = [tell(study, names, theirs, ours)]
-    seen = {subject_of(one, study) for one in added(study, group)}
-    missed = [subject for subject in ours if subject in seen and subject not in theirs]
-    if missed:
-        best = [effect_of(ours[subject], study) for subject in missed]
-        told.append(f"It saw no gain from {listed(missed)}; among all values tried there is one: {listed(best, FEW)}.")
-    return " ".join(told)
-
-
-def tell(study: Study, ranks: dict[str, Rank], theirs: dict[str, Finding], ours: dict[str, Finding]) -> str:
-    """Compares the group's first cause with what comes first among all."""
-    first, leader = next(iter(theirs)), next(iter(ours))
-    allowed = f"With all factors of the study allowed, {name_of(ours[leader])} comes first"
-    if first not in ours:
-        return f"{allowed}, and {first} {'does not surely help' if tried(study, first) else 'was not tried again'}."
-    as_before = " as well" if leader == first else ""
-    open_ = [subject for subject in ours if subject != leader and is_tied(ranks, ours[leader], ours[subject])]
-    if open_:
-        rivals = listed(name_of(ours[subject]) for subject in open_)
-        return f"{allowed}{as_before}, but cannot be told apart from {rivals}: the first place is open."
-    if leader != first:
-        return f"{allowed}, before {name_of(ours[first])}: the order does not survive."
-    same = [subject for subject in ours if subject in theirs] == [subject for subject in theirs if subject in ours]
-    return f"{allowed}{as_before}: the order {'survives' if same else 'changes behind it'}."
-
-
-def is_tied(ranks: dict[str, Rank], one: Finding, other: Finding) -> bool:
-    a, b = ranks.get(name_of(one)), ranks.get(name_of(other))
-    return a is not None and b is not None and tied(a, b)
-
-
-def tried(study: Study, subject: str) -> bool:
-    return any(subject_of(one, study) == subject for one in added(study))
-
-
-def order(study: Study, group: str) -> dict[str, Finding]:
-    """Subjects that help, by their best level, strongest first."""
-    helps = best_of_subjects(study, with_verdict(added(study, group), *HELPS))
-    return {subject_of(one, study): one for one in helps}
+            used += own
+    return [Sentence(f"{'; '.join(parts)}.", 1, claims.of_findings(used))] if parts else []
 
 
 def best_of_subjects(study: Study, findings: Iterable[Finding]) -> list[Finding]:
@@ -299,8 +333,10 @@ def best_of_subjects(study: Study, findings: Iterable[Finding]) -> list[Finding]
 
 
 def effect_of(finding: Finding, study: Study | None = None) -> str:
-    """Its name, points and interval; with the study also its rank interval."""
-    inside = [size(finding.effect)] if finding.effect else []
+    """Its name, points and interval; with the study also its share of the gap and its rank interval."""
+    inside = [size(finding)] if finding.effect else []
+    if study and finding.share and finding.word in HELPS:
+        inside.append(f"{share_text(finding.share)} of the gap")
     rank = next((one for one in study.ranks if one.factor == name_of(finding)), None) if study else None
     if rank and study:
         inside.append(rank_text(rank, len(study.ranks)))
@@ -312,8 +348,13 @@ def rank_text(rank: Rank, of: int) -> str:
     return f"rank {places} of {of}"
 
 
-def size(effect: Effect) -> str:
-    return f"{points(effect)} points {brackets(effect)}"
+def size(finding: Finding) -> str:
+    effect = finding.effect
+    return size_of(effect, finding.unit) if effect else ""
+
+
+def size_of(effect: Effect, unit: str) -> str:
+    return f"{points(effect)} {unit} {brackets(effect)}"
 
 
 def listed(items: Iterable[str], most: int = MANY) -> str:

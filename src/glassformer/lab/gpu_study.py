@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
@@ -17,11 +17,12 @@ import jax
 
 from glassformer.data.dataset import Dataset
 from glassformer.errors import GlassformerError
-from glassformer.lab.cells import Cell
+from glassformer.lab.asked import Job, Pair
 from glassformer.lab.one_run import Outcome, loaded, looked_into, train_one
 from glassformer.lab.plan import MAIN
 from glassformer.lab.record import Record
-from glassformer.lab.schedule import Job, Schedule
+from glassformer.lab.schedule import Schedule
+from glassformer.lab.scoring import Scoring
 from glassformer.lab.vmapped_runs import Runs, SharedEngine, on_cpu, shape_of
 from glassformer.train.loop import split, with_seed
 from glassformer.train.recipe import Recipe
@@ -30,7 +31,7 @@ from glassformer.train.resolve import resolved
 AT_ONCE = 192  # runs in one program
 COMPILERS = 8  # programs that are compiled at once, at most
 
-Keep = Callable[[list[Cell], list[Record]], None]
+Keep = Callable[[list[Pair], list[Record]], None]
 
 
 class Samples(NamedTuple):
@@ -50,9 +51,11 @@ class Group(NamedTuple):
 
 
 class GPUStudy:
-    def __init__(self, schedule: Schedule, asked: Callable[[], list[Cell]], seeds: Sequence[int], keep: Keep) -> None:
-        """`asked`: the cells that the plan asks for by now; `keep` takes records."""
-        self.schedule, self.asked, self.seeds, self.keep = schedule, asked, seeds, keep
+    def __init__(
+        self, schedule: Schedule, asked: Callable[[], list[Pair]], keep: Keep, scoring: Scoring = Scoring()
+    ) -> None:
+        """`asked`: the runs that the plan asks for by now; `keep` takes records."""
+        self.schedule, self.asked, self.keep, self.scoring = schedule, asked, keep, scoring
         self.engines: dict[Recipe, SharedEngine] = {}
         self.samples: dict[Any, Samples] = {}
         self.lock, self.making = threading.Lock(), threading.Lock()
@@ -76,9 +79,9 @@ class GPUStudy:
 
     def look_ahead(self) -> None:
         """Prepare what the plan asks for. With a budget one group at a time: what comes next is decided by results."""
-        cells = self.asked()
-        while (first := self.schedule.next(cells, self.seeds)) is not None:
-            jobs = [first, *more_like(first, self.schedule, cells, self.seeds)]
+        asked = self.asked()
+        while (first := self.schedule.next(asked)) is not None:
+            jobs = [first, *more_like(first, self.schedule, asked)]
             with self.lock:
                 self.prepared[self.compilers.submit(self.prepare, jobs)] = jobs
             if self.schedule.deadline is not None:
@@ -114,7 +117,7 @@ class GPUStudy:
             recipes = [with_seed(whole[job.cell.key], job.seed) for job in jobs]
             here, there = self.samples_of(recipes[0], data)
             shared = self.engine_of(shape_of(recipes[0]), there.train, len(jobs))
-            runs = Runs([job.cell.key for job in jobs], recipes, shared, there.held_out)
+            runs = Runs([job.cell.key for job in jobs], recipes, shared, there.held_out, self.scoring)
             scored = [samples for samples in there[1:] if samples is not None]
             for size in runs.sizes():
                 self.programs.add((shared.recipe, size))
@@ -148,7 +151,15 @@ class GPUStudy:
                     for outcome in ended:
                         del left[outcome.record.place]
         for job in left.values():
-            self.write([Outcome(train_one(job.cell.key, with_seed(job.cell.recipe, job.seed)), job.cell.recipe, None)])
+            self.write(
+                [
+                    Outcome(
+                        train_one(job.cell.key, with_seed(job.cell.recipe, job.seed), self.scoring),
+                        job.cell.recipe,
+                        None,
+                    )
+                ]
+            )
         if self.schedule.deadline is not None:
             wait(self.written)
             self.look_ahead()
@@ -164,12 +175,13 @@ class GPUStudy:
             self.look_ahead()
 
 
-def more_like(first: Job, schedule: Schedule, cells: list[Cell], seeds: Sequence[int]) -> Iterator[Job]:
+def more_like(first: Job, schedule: Schedule, asked: list[Pair]) -> Iterator[Job]:
     """Runs of the same shape that are left, as many as fit into a program."""
-    shapes = {cell.key: shape_of(cell.recipe) for cell in cells}
-    count = 1
-    for job in schedule.left(cells, seeds):
-        if count < AT_ONCE and shapes[job.cell.key] == shapes[first.cell.key]:
+    left = schedule.left(asked)
+    shapes = {key: shape_of(cell.recipe) for key, cell in {job.cell.key: job.cell for job in left}.items()}
+    shape, count = shape_of(first.cell.recipe), 1
+    for job in left:
+        if count < AT_ONCE and shapes[job.cell.key] == shape:
             schedule.handed_out.add(job.place)
             count += 1
             yield job

@@ -9,10 +9,8 @@ gradient                norm of the loss's gradient at each weight matrix, over 
 from collections.abc import Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from glassformer.data.dataset import cut
 from glassformer.lens.health import health
 from glassformer.lens.trace import trace
 from glassformer.train.recipe import Recipe
@@ -23,7 +21,8 @@ SUMMED_UP = ("entropy", "saturation", "positions", "dead units")
 
 def mechanism(recipe: Recipe, params: Any, samples: Any) -> dict[str, float]:
     """Of the first samples, which should be held-out ones. A number that does not exist for a model is left out."""
-    batch = recipe.task.batch(cut(samples, slice(SAMPLES)), jnp.arange(min(SAMPLES, recipe.task.count(samples))))
+    chosen: Any = np.arange(min(SAMPLES, recipe.task.count(samples)))
+    batch = recipe.task.batch(samples, chosen)
     seen = trace(recipe.model, recipe.merged(params), batch.x, labels=batch.labels, loss=recipe.loss, **batch.keywords)
     numbers: dict[str, list[float]] = {}
     for finding in health(seen):

@@ -7,16 +7,25 @@ was in, several processes may work on one study, and a line that was cut off by 
 import json
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from glassformer.errors import FileError
 from glassformer.files import locked
+from glassformer.lab.looks_log import Stopped, read_looks
 
 FILE = "results.jsonl"
+Outcome = Literal[
+    "",  # written before outcomes were: `judged` (outcome.py) says which
+    "ok",
+    "nan",  # a loss or a weight was not finite
+    "collapse",  # it answers no better than one that always says the same (outcome.py)
+    "memory",
+    "failed",  # anything else, `failed` says what
+]
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,7 @@ class Record:
 
     key: str  # of the cell
     seed: int
-    failed: str = ""  # why there are no numbers: "not finite in epoch 2"; nothing: all went well
+    failed: str = ""  # why there are no numbers: "not finite in epoch 2"; nothing: there are
     loss: tuple[float, ...] = ()  # of training, by epoch
     validation: tuple[float, ...] = ()  # accuracy by epoch; empty where nothing is held out
     test: float | None = None  # accuracy of the last weights, read once, at the end
@@ -35,10 +44,27 @@ class Record:
     engine: str = ""
     machine: str = ""  # "NVIDIA H200", "AMD EPYC 9454, 2 cores"
     inside: dict[str, float] = field(default_factory=dict)  # what the lens sees in the trained model: mechanism.py
+    outcome: Outcome = ""
+    reason: str = ""  # of an outcome that is not "ok"
+    scores: dict[str, tuple[float, ...]] = field(default_factory=dict)  # on validation: metric -> raw, by epoch
+    test_scores: dict[str, float] = field(default_factory=dict)  # of the last weights, once: metric -> raw
+    compile_seconds: float = 0.0  # of `seconds`: programs made, before anything was trained
+    multiply_adds: int = 0  # of the forward pass of one sample
 
     @property
     def place(self) -> tuple[str, int]:
         return self.key, self.seed
+
+    def curve(self, metric: str) -> tuple[float, ...]:
+        """Raw, on validation, by epoch. Records of earlier releases have accuracies alone."""
+        return self.scores.get(metric, self.validation if metric == "accuracy" else ())
+
+    def value(self, metric: str, measure: str) -> float | None:
+        """Raw, in the end, on "validation" or "test"; None where there is none."""
+        if measure == "test":
+            return self.test_scores.get(metric, self.test if metric == "accuracy" else None)
+        curve = self.curve(metric)
+        return curve[-1] if curve else None
 
 
 class Results:
@@ -47,7 +73,10 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         self.records: dict[tuple[str, int], Record] = {}  # replaced, never changed: others may be reading it
+        self.by_key: dict[str, dict[int, Record]] = {}
         self.read = 0  # bytes of the file that are known
+        self.looks = read_looks(folder)
+        self.chance: dict[str, Any] | None = None  # not looked up yet
         self.lock = threading.RLock()
         self.refresh()
 
@@ -65,11 +94,16 @@ class Results:
             except OSError as error:
                 raise FileError(f"{self.path}: cannot be read: {error.strerror or error}") from None
             whole = new[: new.rfind(b"\n") + 1]
+            if not whole:
+                return
             known = dict(self.records)
             for record in map(parse, whole.split(b"\n")):
                 if record is not None:
-                    known.setdefault(record.place, record)
-            self.records, self.read = known, self.read + len(whole)
+                    known.setdefault(record.place, self.judged(record))
+            by_key: dict[str, dict[int, Record]] = {}
+            for (key, seed), record in known.items():
+                by_key.setdefault(key, {})[seed] = record
+            self.records, self.by_key, self.read = known, by_key, self.read + len(whole)
 
     def add(self, records: Iterable[Record]) -> None:
         """Durably, before anything else happens. What another process has added meanwhile is not added again."""
@@ -91,12 +125,38 @@ class Results:
             ) from None
         self.refresh()
 
+    def judged(self, record: Record) -> Record:
+        """With its outcome, by what guessing scores on the study's data."""
+        from glassformer.lab.folder import chance_of
+        from glassformer.lab.outcome import judged
+
+        if record.outcome:
+            return record
+        if self.chance is None:
+            self.chance = chance_of(self.path.parent)
+        return judged(record, self.chance)
+
+    @property
+    def looked(self) -> tuple[int, ...]:
+        """Numbers of seeds at which there was a report already."""
+        return tuple(sorted({look.seeds for look in self.looks if not look.early}))
+
+    @property
+    def stopped(self) -> dict[str, Stopped]:
+        """Arms that get no more seeds, by the key of their cell."""
+        return {one.key: one for look in self.looks for one in look.stopped}
+
+    def expected(self, key: str, seeds: Sequence[int]) -> Sequence[int]:
+        """Those that its arm is to have: all, or as many as it had when it stopped."""
+        there = self.stopped.get(key)
+        return seeds[: there.seeds] if there else seeds
+
     def __contains__(self, place: object) -> bool:
         return place in self.records
 
     def of(self, key: str) -> dict[int, Record]:
         """By seed."""
-        return {seed: record for (cell, seed), record in self.records.items() if cell == key}
+        return dict(self.by_key.get(key, {}))
 
 
 def ends_with_newline(path: Path) -> bool:

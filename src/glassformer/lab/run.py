@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -18,20 +18,24 @@ from typing import Any
 import jax
 
 from glassformer.errors import EngineError, TrainingError
-from glassformer.lab.analysis import analyse, comparisons, undecided
-from glassformer.lab.cells import Cell, Comparison, cell
+from glassformer.lab.analysis import analyse, undecided
+from glassformer.lab.asked import Pair, asked, look_of, take_over
 from glassformer.lab.check import check
-from glassformer.lab.folder import begin
+from glassformer.lab.folder import begin, old_keys, remember_chance, with_arms
 from glassformer.lab.gpu_study import GPUStudy
-from glassformer.lab.one_run import train_one
+from glassformer.lab.one_run import loaded, train_one
+from glassformer.lab.outcome import Chance, chance
 from glassformer.lab.plan import Plan
-from glassformer.lab.record import Record, Results
+from glassformer.lab.record import FILE, Record, Results
 from glassformer.lab.schedule import Schedule, skipped
+from glassformer.lab.scoring import scoring_of
 from glassformer.lab.study import Study
+from glassformer.lab.widen import as_widened_before, pilot, widened
 from glassformer.lab.worker import with_code, working_for
 from glassformer.registry import loaded_code
-from glassformer.train.loop import with_seed
+from glassformer.train.loop import split, with_seed
 from glassformer.train.recipe import Recipe
+from glassformer.train.resolve import resolved
 from glassformer.train.settings import to_plain
 
 ANSWER_WITHIN = 20  # seconds until a cluster's scheduler must have answered
@@ -67,104 +71,129 @@ def investigate(
     budget    seconds; what they do not suffice for is skipped, and said
     """
     listener = listener or Listener()
+    known, first = begun_before(plan, folder), plan
+    plan = with_arms(as_widened_before(plan, folder), folder)
     check(plan)
     if begin(plan, folder):
         listener.notice(f"{folder}: goes on with what is there")
+    remember_chance(folder, chances(plan))
     results = Results(folder)
+    if known:
+        take_over(plan, results)
     schedule = Schedule(results, budget)
     schedule.undecided = lambda: undecided(plan, results)
-    vmapped = jax.default_backend() != "cpu" and not cluster
-    while True:
-        cells = cells_of(plan, results)
-        left = schedule.left(cells, plan.seeds)
-        listener.stage(len(left) + len(results.records), len(results.records))
-        before = len(results.records)
-        with hearing_ctrl_c(schedule, listener):
-            if vmapped:
-                run_vmapped(plan, schedule, results, listener)
+    at_work = Work(plan, schedule, results, listener, jobs, cluster)
+    at_work.widen(first, folder)
+    plan = at_work.plan
+    while at_work.go_on(lambda: asked(plan, results)):
+        pass
+    left_out = skipped(schedule, asked(plan, results))
+    said = [f"{title}: {count} seeds" for title, count in left_out.items()]
+    return analyse(plan, results, said, command, look_of(plan, results, time_is_up=bool(said)))
+
+
+def begun_before(plan: Plan, folder: Path) -> bool:
+    """By an earlier release, with data of one's own: its records are found by the path of the data."""
+    return (folder / FILE).exists() and old_keys(plan, folder)
+
+
+def chances(plan: Plan) -> dict[str, Chance]:
+    """What guessing scores on the study's data."""
+    data = loaded(plan.baseline)
+    recipe = resolved(plan.baseline, data)
+    _, held_out = split(recipe, data)
+    parts = {"validation": held_out, "test": data.test}
+    return {name: chance(recipe.task, samples) for name, samples in parts.items() if samples is not None}
+
+
+class Work:
+    """Runs what is asked for, here or elsewhere."""
+
+    def __init__(
+        self, plan: Plan, schedule: Schedule, results: Results, listener: Listener, jobs: int, cluster: str
+    ) -> None:
+        self.plan, self.schedule, self.results, self.listener = plan, schedule, results, listener
+        self.jobs, self.cluster = jobs, cluster
+        self.vmapped = jax.default_backend() != "cpu" and not cluster
+
+    def widen(self, first: Plan, folder: Path) -> None:
+        """Sweeps whose best value is at their edge get more values, and the study's plan says so."""
+        while any(sweep.widen for sweep in self.plan.sweeps):
+            pairs = pilot(self.plan)
+            self.go_on(lambda pairs=pairs: pairs)
+            self.plan, said = widened(self.plan, self.results, first)
+            if not said or self.schedule.missing(pairs):
+                return
+            self.listener.notice(said)
+            check(self.plan)
+            begin(self.plan, folder)
+
+    def go_on(self, ask: Callable[[], list[Pair]]) -> bool:
+        """Run what is missing; whether anything was run: then more may be asked for."""
+        before = len(self.results.records)
+        pairs = ask()
+        left = self.schedule.left(pairs)
+        self.listener.stage(len(left) + before, before)
+        with hearing_ctrl_c(self.schedule, self.listener):
+            if self.vmapped:
+                self.run_vmapped(ask)
             else:
-                run_in_processes(plan, cells, schedule, results, listener, jobs, cluster)
-        if schedule.stopped:
+                self.run_in_processes(pairs)
+        if self.schedule.stopped:
+            folder = self.results.path.parent
             raise InterruptedStudyError(
-                f"stopped; {len(results.records)} runs are kept in {folder}, and the same command goes on from there. "
-                f"What they say by now: glassformer investigate {folder} --report"
+                f"stopped; {len(self.results.records)} runs are kept in {folder}, and the same command goes on from "
+                f"there. What they say by now: glassformer investigate {folder} --report"
             )
-        if len(results.records) == before:
-            break
-    left_out = skipped(schedule, cells_of(plan, results), plan.seeds)
-    return analyse(plan, results, [f"{title}: {count} seeds" for title, count in left_out.items()], command)
+        return len(self.results.records) > before
 
+    def run_in_processes(self, pairs: list[Pair]) -> None:
+        from joblib import Parallel, delayed
 
-def cells_of(plan: Plan, results: Results) -> list[Cell]:
-    """All that the plan asks for by now: what is combined depends on what was found."""
-    unique: dict[str, Cell] = {one.key: one for one in [cell(plan, ())]}
-    for comparison in comparisons(plan, results):
-        for one in parts_of(plan, comparison):
-            unique.setdefault(one.key, one)
-    return list(unique.values())
+        def work() -> Iterator[Any]:
+            while (job := self.schedule.next(pairs)) is not None:
+                recipe = with_seed(job.cell.recipe, job.seed)
+                given = (loaded_code(), train_one, job.cell.key, to_plain(on_one_thread(recipe)), scoring_of(self.plan))
+                yield (
+                    delayed(with_code)(*given) if self.cluster else delayed(working_for)(os.getpid(), with_code, *given)
+                )
 
+        with backend(self.cluster) as workers:
+            count = workers or self.jobs or -1
+            parallel: Any = Parallel(n_jobs=count, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)  # pyright: ignore
+            with killed_is_explained():
+                for record in parallel(work()):
+                    self.keep(pairs, [record], count if count > 0 else cores())
 
-def parts_of(plan: Plan, comparison: Comparison) -> list[Cell]:
-    """Both sides; of a pair also each of the two alone."""
-    alone = [cell(plan, (name,), comparison.group) for name in comparison.factors] if comparison.kind == "pair" else []
-    return [comparison.without, comparison.with_, *alone]
+    def run_vmapped(self, ask: Callable[[], list[Pair]]) -> None:
+        """Runs of one shape together, as many as fit."""
 
+        def asked_now() -> list[Pair]:
+            pairs, there = ask(), len(self.results.records)
+            self.listener.stage(len(self.schedule.missing(pairs)) + there, there)
+            return pairs
 
-def run_in_processes(
-    plan: Plan, cells: list[Cell], schedule: Schedule, results: Results, listener: Listener, jobs: int, cluster: str
-) -> None:
-    from joblib import Parallel, delayed
+        study = GPUStudy(
+            self.schedule,
+            asked=asked_now,
+            keep=lambda pairs, records: self.keep(pairs, records, 1),
+            scoring=scoring_of(self.plan),
+        )
+        study.run()
+        if study.programs:
+            self.listener.notice(
+                f"{len(study.programs)} programs; {study.waited:.0f} s of waiting until one was compiled"
+            )
 
-    def work() -> Iterator[Any]:
-        while (job := schedule.next(cells, plan.seeds)) is not None:
-            recipe = with_seed(job.cell.recipe, job.seed)
-            given = (loaded_code(), train_one, job.cell.key, to_plain(on_one_thread(recipe)))
-            yield delayed(with_code)(*given) if cluster else delayed(working_for)(os.getpid(), with_code, *given)
-
-    with backend(cluster) as workers:
-        count = workers or jobs or -1
-        parallel: Any = Parallel(n_jobs=count, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)  # pyright: ignore
-        with killed_is_explained():
-            for record in parallel(work()):
-                keep(results, cells, plan, schedule, listener, [record], count if count > 0 else cores())
-
-
-def run_vmapped(plan: Plan, schedule: Schedule, results: Results, listener: Listener) -> None:
-    """Runs of one shape together, as many as fit."""
-
-    def asked() -> list[Cell]:
-        cells = cells_of(plan, results)
-        listener.stage(len(cells) * len(plan.seeds), len(results.records))
-        return cells
-
-    study = GPUStudy(
-        schedule,
-        asked=asked,
-        seeds=plan.seeds,
-        keep=lambda cells, records: keep(results, cells, plan, schedule, listener, records, 1),
-    )
-    study.run()
-    if study.programs:
-        listener.notice(f"{len(study.programs)} programs; {study.waited:.0f} s of waiting until one was compiled")
-
-
-def keep(
-    results: Results,
-    cells: list[Cell],
-    plan: Plan,
-    schedule: Schedule,
-    listener: Listener,
-    records: list[Record],
-    at_once: int,
-) -> None:
-    results.add(records)
-    left = schedule.left(cells, plan.seeds)
-    counts = Counter(job.cell.key for job in left)
-    costs = {job.cell.key: job.cell for job in left}
-    seconds = sum(schedule.cost(costs[key]) * count for key, count in counts.items()) / at_once
-    titles = {one.key: one.title for one in cells}
-    for record in records:
-        listener.finished(titles.get(record.key, record.key), record, seconds)
+    def keep(self, pairs: list[Pair], records: list[Record], at_once: int) -> None:
+        self.results.add(records)
+        left = self.schedule.missing(pairs)
+        counts = Counter(job.cell.key for job in left)
+        cells = {job.cell.key: job.cell for job in left}
+        seconds = sum(self.schedule.cost(cells[key]) * count for key, count in counts.items()) / at_once
+        titles = {job.cell.key: job.cell.title for pair in pairs for job in pair}
+        for record in records:
+            self.listener.finished(titles.get(record.key, record.key), record, seconds)
 
 
 def on_one_thread(recipe: Recipe) -> Recipe:

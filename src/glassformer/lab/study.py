@@ -1,18 +1,20 @@
 """A study as it stands: what was found about every factor, in numbers and in words. The report draws it."""
 
+import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from glassformer.lab.cells import Cell, Comparison
+from glassformer.lab.looks import ONLY, Look
 from glassformer.lab.plan import Plan
 from glassformer.lab.record import Record
 
 Verdict = Literal[
     "explains",
     "contributes",
-    "not distinguishable",
+    "no effect",  # surely smaller than the margin
     "hurts",
     "diverges",
     "not decided",
@@ -21,17 +23,43 @@ Verdict = Literal[
 ]
 
 
+class Estimate(NamedTuple):
+    """With its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class Effect:
-    """Of paired differences, one for each seed, in percentage points of accuracy."""
+    """Of paired differences, one for each seed, in the metric's unit and turned so that up is better."""
 
     differences: tuple[float, ...]
     mean: float
     low: float  # 95 % interval
     high: float
     size: float  # mean over standard deviation of the differences (Cohen's d_z); infinite where they are all equal
-    p: float  # exact sign-flip permutation, two-sided
+    p: float  # two-sided, held to sign flips and to the skewness of the family
     p_holm: float  # corrected over the family
+    p_flip: float = math.nan  # exact sign flips alone
+    p_same: float = math.nan  # that it is within ± margin (TOST), corrected over the family
+    skewness: float = math.nan
+    typical: Estimate | None = None  # interquartile mean
+    improves: Estimate | None = None  # probability that a seed does better with it
+
+
+@dataclass(frozen=True)
+class Failures:
+    """How many seeds gave no usable model, with the factor and without; seeds that have both."""
+
+    with_: int
+    without: int
+    of: int
+    rate: Estimate  # with it
+    rate_without: Estimate
+    p: float  # McNemar's, exact
+    p_holm: float
 
 
 @dataclass(frozen=True)
@@ -47,6 +75,11 @@ class Finding:
         None,
         None,
     )  # median epochs to the target, without and with; None: never
+    share: Estimate | None = None  # of the gap from its group's baseline
+    failing: Failures | None = None  # None: no run failed on either side
+    margin: float = 1.0  # what "no effect" is smaller than
+    unit: str = "points"
+    left_out: tuple[int, ...] = ()  # seeds that had a part in choosing what is compared
 
 
 @dataclass(frozen=True)
@@ -55,6 +88,25 @@ class Rank:
     best: int  # 1 is the strongest; the interval of ranks that the data allow
     worst: int
     point: int  # by the mean alone
+    tied: tuple[str, ...] = ()  # factors from which the corrected pairwise test does not tell it
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a sentence says of some factors, the rule that it follows from, and the numbers that decide."""
+
+    kind: str  # a rule of claims.py
+    factors: tuple[str, ...]
+    numbers: dict[str, float | None]
+    where: str = "add"  # kind of comparison; "cell": of one cell
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    text: str
+    paragraph: int  # 0: in short, 1: the answer, 2: what stands beside the question
+    claims: tuple[Claim, ...]
 
 
 @dataclass(frozen=True)
@@ -63,11 +115,12 @@ class Summary:
 
     cell: Cell
     records: tuple[Record, ...]  # by seed; failed ones among them
-    scores: np.ndarray  # percent, of those that went well, in the group's measure
+    scores: np.ndarray  # shown, in the group's measure, one a record; of a failed run what it counts as
     mean: float
     spread: float  # standard deviation, n - 1
     low: float  # 95 % interval of the mean
     high: float
+    failing: Estimate | None = None  # share of runs without a usable model; None: none failed
 
 
 @dataclass(frozen=True)
@@ -79,6 +132,12 @@ class Study:
     ranks: tuple[Rank, ...]  # of the ranked factors that were decided, strongest first
     best: Summary | None
     answer: str  # a sentence, a paragraph with numbers, and what stands beside the question
+    sentences: tuple[Sentence, ...] = ()  # of the answer, each with what it rests on
+    warnings: tuple[str, ...] = ()  # where intervals and p may not hold: the data look like what was simulated to fail
+    group_ranks: dict[str, tuple[Rank, ...]] = field(default_factory=dict)
+    look: Look = ONLY
+    failed: dict[tuple[str, int], str] = field(default_factory=dict)  # runs without a usable model, by place: why
+    worst: dict[str, float] = field(default_factory=dict)  # shown, by measure: what a failed run counts as
     notes: tuple[str, ...] = ()  # what a reader must know: too few seeds, what failed, what was skipped and why
     seconds: float = 0.0  # of computing, over all runs
     machines: dict[str, int] = field(default_factory=dict)  # runs by machine

@@ -1,27 +1,28 @@
-"""A verdict in one word, and its evidence in one sentence.
+"""A verdict in one word, and its evidence in one sentence. Each word is what a test says, never a mean alone.
 
-explains              sure, up, and at least half of the gap from the baseline to the target
-contributes           sure, up, but less of it
-hurts                 sure, down
-not distinguishable   the interval includes zero, with as many seeds as it takes
-diverges              a third of the seeds with the factor failed, or more
-not decided           too few seeds, or the interval and the corrected test do not say the same
+explains       sure, up, and the 95 % interval of its share of the gap (Fieller) lies above one half
+contributes    sure, up; that it closes half of the gap is not shown
+hurts          sure, down
+no effect      surely smaller than the margin, up or down (two one-sided tests, after Holm)
+diverges       more than a tenth of its seeds surely fail (exact interval): NaN, no memory, no better than chance
+not decided    none of these: neither an effect nor its absence is shown
 
-Sure is what the exact test after Holm calls significant and whose 95 % interval excludes zero.
+Sure is what the test after Holm calls significant and whose 95 % interval excludes zero.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from glassformer.lab.cells import Kind
 from glassformer.lab.plan import FEWEST
+from glassformer.lab.rates import rate
 from glassformer.lab.sample_size import LEVEL, seeds_needed, smallest_p
 from glassformer.lab.scores import Paired
-from glassformer.lab.study import Effect, Verdict
+from glassformer.lab.study import Effect, Estimate, Failures, Verdict
 
 HALF = 0.5  # of the gap: what "explains" it
+OFTEN = 0.1  # of the seeds: failing more often is diverging
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,15 @@ class Circumstances:
 
     kind: Kind
     family: int  # comparisons that are tested together
-    gap: float | None = None  # points from the baseline to what would be good enough
+    share: Estimate | None = None  # of the gap from the baseline to what would be good enough
     goal: str = "the target"
+    margin: float = 1.0
+    unit: str = "points"
+    failing: Failures | None = None
 
 
 def diverges(pairs: Paired) -> bool:
-    return pairs.tried >= FEWEST and 3 * len(pairs.failed) >= pairs.tried
+    return pairs.tried >= FEWEST and rate(len(pairs.failed), pairs.tried).low > OFTEN
 
 
 def includes_zero(effect: Effect) -> bool:
@@ -46,6 +50,11 @@ def sure(effect: Effect) -> bool:
     return effect.p_holm <= LEVEL and not includes_zero(effect)
 
 
+def is_small(effect: Effect) -> bool:
+    """Surely smaller than the margin."""
+    return effect.p_same <= LEVEL
+
+
 def verdict_of(effect: Effect | None, pairs: Paired, about: Circumstances) -> Verdict:
     if diverges(pairs):
         return "diverges"
@@ -53,8 +62,7 @@ def verdict_of(effect: Effect | None, pairs: Paired, about: Circumstances) -> Ve
         return "not decided"
     if sure(effect):
         return sure_verdict(effect, about)
-    enough = len(effect.differences) >= seeds_needed(about.family)
-    return "not distinguishable" if enough and includes_zero(effect) and effect.p_holm > LEVEL else "not decided"
+    return "no effect" if is_small(effect) and about.kind != "pair" else "not decided"
 
 
 def sure_verdict(effect: Effect, about: Circumstances) -> Verdict:
@@ -62,23 +70,50 @@ def sure_verdict(effect: Effect, about: Circumstances) -> Verdict:
         return "more than the sum" if effect.mean > 0 else "less than the sum"
     if effect.mean < 0:
         return "hurts"
-    return "explains" if about.gap and effect.mean >= HALF * about.gap else "contributes"
+    return "explains" if about.share is not None and about.share.low > HALF else "contributes"
 
 
 def evidence(effect: Effect | None, pairs: Paired, word: Verdict, about: Circumstances) -> str:
     parts = [numbers(effect, about)] if effect else []
-    if word == "explains" and effect and about.gap:
-        parts.append(f"{100 * effect.mean / about.gap:.0f} % of the {about.gap:.1f} points to {about.goal}")
+    if word in ("explains", "contributes") and about.share:
+        parts.append(f"{share_text(about.share)} of the gap to {about.goal}")
+    if word == "no effect" and effect:
+        parts.append(f"surely within ±{about.margin:g} {about.unit}, {p_text(effect.p_same)} for that")
     if word == "not decided":
         parts.append(why_not(effect, pairs, about))
+    if effect and effect.typical and (pairs.failed or pairs.failed_without):
+        parts.append(f"the middle half of the seeds {spelt(effect.typical)}")
+    if pairs.left_out:
+        parts.append(f"{count(len(pairs.left_out), 'seed')} had a part in choosing these levels and {left_out(pairs)}")
+    return "; ".join([*parts, *failing_text(pairs, about)])
+
+
+def left_out(pairs: Paired) -> str:
+    return "is left out" if len(pairs.left_out) == 1 else "are left out"
+
+
+def failing_text(pairs: Paired, about: Circumstances) -> list[str]:
+    said = []
     if pairs.failed:
-        parts.append(f"{len(pairs.failed)} of {pairs.tried} seeds failed: {reasons(pairs.failed.values())}")
+        said.append(f"{failed_of(len(pairs.failed), pairs.tried)}: {reasons(pairs.failed.values())}")
     if pairs.failed_without:
         side = "in the baseline" if about.kind == "pair" else "without it"
-        parts.append(
+        said.append(
             f"{side} {count(len(pairs.failed_without), 'seed')} failed: {reasons(pairs.failed_without.values())}"
         )
-    return "; ".join(parts)
+    if about.failing and about.failing.p_holm <= LEVEL:
+        more = "more" if about.failing.with_ > about.failing.without else "less"
+        said.append(f"it fails {more} often, {p_text(about.failing.p_holm)} (McNemar, after Holm)")
+    return said
+
+
+def failed_of(failed: int, tried: int) -> str:
+    """
+    >>> failed_of(2, 12)
+    '2 of 12 seeds failed [2, 48 %]'
+    """
+    _, low, high = rate(failed, tried)
+    return f"{failed} of {tried} seeds failed [{100 * low:.0f}, {100 * high:.0f} %]"
 
 
 def numbers(effect: Effect, about: Circumstances) -> str:
@@ -88,7 +123,8 @@ def numbers(effect: Effect, about: Circumstances) -> str:
     than = " against the sum of both" if about.kind == "pair" else ""
     holm = " after Holm" if about.family > 1 else ""
     return (
-        f"{points(effect)} points{than} {brackets(effect)}, {agree} of {n} seeds {way}, {p_text(effect.p_holm)}{holm}"
+        f"{points(effect)} {about.unit}{than} {brackets(effect)}, {agree} of {n} seeds {way}, "
+        f"{p_text(effect.p_holm)}{holm}"
     )
 
 
@@ -101,9 +137,9 @@ def why_not(effect: Effect | None, pairs: Paired, about: Circumstances) -> str:
         holm = f", after Holm over {about.family} {min(1.0, least * about.family):.2g}" if about.family > 1 else ""
         return f"{n} seeds cannot decide: no p of theirs is below {least:.2g}{holm}; it takes {needed}"
     if includes_zero(effect):
-        return (
-            "the seeds agree on the direction, but so unevenly that the interval includes zero; more seeds would tell"
-        )
+        if effect.p_holm <= LEVEL:
+            return "the seeds agree on the direction, but so unevenly that the interval includes zero"
+        return f"neither an effect is shown nor that it is smaller than {about.margin:g} {about.unit}"
     return f"by itself it would count, one of {about.family} tried it may be chance; more seeds would tell"
 
 
@@ -123,7 +159,25 @@ def rounded(value: float, effect: Effect) -> float:
 
 def decimals(effect: Effect) -> int:
     """As many as the interval deserves."""
-    return 1 if effect.high - effect.low >= 0.5 else 2
+    width = effect.high - effect.low
+    return 1 if width >= 0.5 else 2 if width >= 0.02 or not width else 3 if width >= 0.002 else 4
+
+
+def spelt(one: Estimate) -> str:
+    """
+    >>> spelt(Estimate(1.234, -0.04, 2.5))
+    '+1.2 [-0.0, 2.5]'
+    """
+    return f"{one.value:+.1f} [{one.low:.1f}, {one.high:.1f}]"
+
+
+def share_text(share: Estimate) -> str:
+    """
+    >>> share_text(Estimate(1.14, 1.07, 1.223))
+    '114 % [107, 122]'
+    """
+    low, high = ("∞" if abs(end) > 100 else f"{100 * end:.0f}" for end in (share.low, share.high))
+    return f"{100 * share.value:.0f} % [{'-' if share.low < -100 else ''}{low}, {high}]"
 
 
 def p_text(p: float) -> str:
@@ -143,7 +197,3 @@ def reasons(given: Iterable[str]) -> str:
 
 def count(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
-
-
-def percent(value: float) -> str:
-    return "unknown" if math.isnan(value) else f"{value:.1f} %"

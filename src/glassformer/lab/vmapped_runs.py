@@ -20,7 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from glassformer.lab.compile_time import compile_seconds
 from glassformer.lab.one_run import Cells, Outcome
+from glassformer.lab.scoring import Scoring
 from glassformer.layers.contract import param_shapes
 from glassformer.losses import LabelSmoothing
 from glassformer.native.engine import rates_of
@@ -201,11 +203,19 @@ def take_own_step(shape: Recipe, step: Any, state: State, batches: Batches, i: A
 class Runs(Cells):
     """Runs of one program, from their first weights to their outcomes."""
 
-    def __init__(self, keys: Sequence[str], recipes: Sequence[Recipe], shared: SharedEngine, held_out: Any) -> None:
-        super().__init__(recipes, shared.of(recipes), held_out)
+    def __init__(
+        self,
+        keys: Sequence[str],
+        recipes: Sequence[Recipe],
+        shared: SharedEngine,
+        held_out: Any,
+        scoring: Scoring = Scoring(),
+    ) -> None:
+        super().__init__(recipes, shared.of(recipes), held_out, scoring)
         self.engine: SharedEngine
         self.keys = list(keys)
         self.seconds = np.zeros(len(keys))
+        self.compiling = np.zeros(len(keys))  # of them
         self.over = np.zeros(len(keys), bool)
         self.prepared: dict[int, Future[Any]] = {}  # batches of the next epoch
 
@@ -240,12 +250,14 @@ class Runs(Cells):
         self.state = jax.device_put(self.state)
         with ThreadPoolExecutor(1) as self.helper:
             while not self.done:
-                start = time.monotonic()
+                start, before = time.monotonic(), compile_seconds()
                 self.run_epoch()
                 self.seconds += (time.monotonic() - start) / np.sum(~self.over) * ~self.over
+                self.compiling += (compile_seconds() - before) / np.sum(~self.over) * ~self.over
                 ends = [self.done or recipe.training.epochs <= self.epoch for recipe in self.recipes] & ~self.over
                 if ends.any():
-                    yield self.outcomes(self.keys, np.flatnonzero(ends).tolist(), test, self.seconds.tolist())
+                    times = self.seconds.tolist(), self.compiling.tolist()
+                    yield self.outcomes(self.keys, np.flatnonzero(ends).tolist(), test, *times)
                     self.over |= ends
                     if not self.done and can_leave(len(self.over), np.sum(~self.over)):
                         self.stay(np.flatnonzero(~self.over))
@@ -255,8 +267,9 @@ class Runs(Cells):
         self.state = jax.device_put(jax.tree.map(lambda leaf: leaf[runs], jax.device_get(self.state)))
         self.recipes, self.keys = [self.recipes[i] for i in runs], [self.keys[i] for i in runs]
         self.orders = [self.orders[i] for i in runs]
-        self.losses, self.validation = ([one[runs] for one in all_] for all_ in (self.losses, self.validation))
+        self.losses, self.scores = jax.tree.map(lambda one: one[runs], (self.losses, self.scores))
         self.failed_in, self.seconds, self.over = self.failed_in[runs], self.seconds[runs], self.over[runs]
+        self.compiling = self.compiling[runs]
         self.engine = self.engine.only(runs)
 
 

@@ -14,6 +14,8 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.settings import from_plain
 
 EVERY = 0.5  # seconds between two looks
+# joblib replaces a process that grew by 300 MB, as one does that has compiled the programs of a dozen cells
+MAY_GROW = 2 << 30  # bytes
 
 
 def working_for(study: int, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -23,15 +25,18 @@ def working_for(study: int, function: Callable[..., Any], *arguments: Any) -> An
     return function(*arguments)
 
 
-def with_code(code: Sequence[Path], train: Callable[[str, Recipe], Any], key: str, recipe: dict[str, Any]) -> Any:
+def with_code(code: Sequence[Path], train: Callable[..., Any], key: str, recipe: dict[str, Any], *more: Any) -> Any:
     """Train in another process: own code that the study was given is loaded there before the recipe is read."""
     for file in code:
         load_code(file)
-    return train(key, from_plain(Recipe, recipe))
+    return train(key, from_plain(Recipe, recipe), *more)
 
 
 @cache
 def end_with(study: int) -> None:
+    from joblib.externals.loky import process_executor
+
+    process_executor._MAX_MEMORY_LEAK_SIZE = MAY_GROW  # pyright: ignore
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the study alone decides
     threading.Thread(target=watch, args=(study,), daemon=True).start()
 

@@ -11,6 +11,8 @@ from glassformer.layers.causal_self_attention import CausalSelfAttention
 from glassformer.layers.checkpoint import Checkpoint
 from glassformer.layers.class_token import ClassToken
 from glassformer.layers.contract import Layer, as_jax
+from glassformer.layers.counted_positions import CountedPositions
+from glassformer.layers.distilled_head import DistilledHead
 from glassformer.layers.dropout import Dropout
 from glassformer.layers.embedding import Embedding
 from glassformer.layers.feed_forward import FeedForward
@@ -21,6 +23,7 @@ from glassformer.layers.gelu import GELU
 from glassformer.layers.gelu_tanh import GELUTanh
 from glassformer.layers.grouped_query import GroupedQueryAttention
 from glassformer.layers.gru import GRU
+from glassformer.layers.head_norm import HeadNorm
 from glassformer.layers.layer_norm import LayerNorm
 from glassformer.layers.linear import Linear
 from glassformer.layers.linear_attention import LinearAttention
@@ -43,10 +46,12 @@ from glassformer.layers.residual import Residual
 from glassformer.layers.rms_norm import RMSNorm
 from glassformer.layers.rnn import RNN
 from glassformer.layers.rotary import Rotary
+from glassformer.layers.scaled_rotary import ScaledRotary
 from glassformer.layers.self_attention import SelfAttention
 from glassformer.layers.silu import SiLU
 from glassformer.layers.softmax import Softmax
 from glassformer.layers.standardise import Standardise
+from glassformer.layers.standardise_channels import StandardiseChannels
 from glassformer.layers.standardise_columns import StandardiseColumns
 from glassformer.layers.tanh import Tanh
 from glassformer.layers.tied_head import TiedHead
@@ -65,6 +70,8 @@ __all__ = [
     "CausalSelfAttention",
     "Checkpoint",
     "ClassToken",
+    "CountedPositions",
+    "DistilledHead",
     "Dropout",
     "Embedding",
     "FeedForward",
@@ -73,6 +80,7 @@ __all__ = [
     "GELUTanh",
     "GatedFeedForward",
     "GroupedQueryAttention",
+    "HeadNorm",
     "Layer",
     "LayerNorm",
     "Linear",
@@ -94,10 +102,12 @@ __all__ = [
     "Reshape",
     "Residual",
     "Rotary",
+    "ScaledRotary",
     "SelfAttention",
     "SiLU",
     "Softmax",
     "Standardise",
+    "StandardiseChannels",
     "StandardiseColumns",
     "Tanh",
     "TiedHead",

@@ -11,6 +11,7 @@ it stands elsewhere z is NaN rather than wrong.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -65,17 +66,16 @@ class FusedAttention(Attend):
         mask.show(q.shape[1], k.shape[1])
         keep = mask.kept(self.called, k)
         lengths = None if keep is None else jnp.sum(keep, axis=1, dtype=jnp.int32)
-
-        def kernel(q: Array, k: Array, v: Array) -> Array:
-            return jax.nn.dot_product_attention(
-                q, k, v, scale=self.scale, is_causal=mask.causal, key_value_seq_lengths=lengths, implementation="cudnn"
-            )
-
-        z, pullback = jax.vjp(kernel, q, k, v)
+        z, pullback = jax.vjp(partial(self.kernel, mask.causal, lengths), q, k, v)
         if keep is not None and lengths is not None:
             at_the_end = jnp.all(keep == within(lengths, k.shape[1]))
             z = jnp.where(at_the_end, z, jnp.nan)
         return tag("z", z), Cache(q=q, k=k, v=v, pullback=pullback)
+
+    def kernel(self, causal: bool, lengths: Array | None, q: Array, k: Array, v: Array) -> Array:
+        return jax.nn.dot_product_attention(
+            q, k, v, scale=self.scale, is_causal=causal, key_value_seq_lengths=lengths, implementation="cudnn"
+        )
 
     def backward(self, params: None, cache: Any, dy: Float[Array, "B T H D"]) -> tuple[Inputs, None]:
         if isinstance(cache, blockwise_attention.Cache):

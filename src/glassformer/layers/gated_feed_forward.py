@@ -9,6 +9,7 @@ backward   dhidden = dy @ w_down^T           dgate = dhidden * up               
 
 x went into gate_pre and into up, so its gradient is the sum of both.
 With SiLU this is SwiGLU (Llama), with GELUTanh the gated GELU of T5 v1.1; both leave the biases out. Shazeer, 2020.
+Derived in docs/derivations/gated_feed_forward.md.
 """
 
 from dataclasses import dataclass

@@ -58,6 +58,11 @@ class Mask:
         """Whether it depends on where tokens stand."""
         return self.causal or self.window is not None
 
+    @property
+    def lengths(self) -> Integer[Array, "B"] | None:
+        """How many tokens each row has, up to the last that is no padding; None where nothing says what is."""
+        return None if self.keep is None else jnp.max(self.keep * jnp.arange(1, self.keep.shape[1] + 1), axis=1)
+
     def allows(self, t: Integer[Array, "..."], s: Integer[Array, "..."]) -> Bool[Array, "..."]:
         """Whether the query at place t may look at place s; both broadcast. Padding and `dense` are not asked."""
         seen = jnp.ones(jnp.broadcast_shapes(t.shape, s.shape), bool)

@@ -6,15 +6,16 @@ backward   dx = dy * cos(angle(place, base, D)) - turn(dy) * sin(angle(place, ba
 The angle of a token at its place is place / base^(2i / D), i = 0 … D/2 - 1; turn(x) is the second half of x, negative,
 then the first. Backward is the same turn the other way.
 The product of a turned q and a turned k depends on how far apart they stand, not on where. Value i is paired with value
-i + D/2, as in GPT-NeoX and Llama; GPT-J pairs neighbours. Su et al., 2021.
+i + D/2, as in GPT-NeoX and Llama; GPT-J pairs neighbours. Su et al., 2021. For longer texts: scaled_rotary.py.
+Derived in docs/derivations/rotary.md.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 
-from glassformer.errors import ShapeError
+from glassformer.layers.rope_scaling import frequencies, must_have_halves
 from glassformer.names import tag
 from glassformer.shapes import Array, Float, Integer, Key
 
@@ -25,7 +26,13 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class Rotary:
+    by_length: ClassVar[bool] = False  # as of scaled rotary positions
+
     base: float = 10000.0
+
+    def check(self, width: int) -> None:
+        """Refuse heads that cannot be rotated."""
+        must_have_halves(width)
 
     def init(self, key: Key) -> None:
         return None
@@ -34,8 +41,7 @@ class Rotary:
         self, params: None, x: Float[Array, "B T H D"], *, offset: Integer[Array, "#B"] | None = None
     ) -> tuple[Float[Array, "B T H D"], Cache]:
         """`offset` is the place of each sequence's first token: where generation goes on, or minus the padding."""
-        if x.shape[-1] % 2:
-            raise ShapeError(f"rotary positions: heads of width {x.shape[-1]} have no halves; expected an even width")
+        self.check(x.shape[-1])
         first = jnp.zeros(1, int) if offset is None else offset
         place = tag("place", first[:, None] + jnp.arange(x.shape[1]))
         y = tag("y", self.turned(tag("x", x), place))
@@ -47,8 +53,11 @@ class Rotary:
 
     def turned(self, x: Float[Array, "B T H D"], place: Integer[Array, "#B T"]) -> Float[Array, "B T H D"]:
         exact = jnp.promote_types(x.dtype, jnp.float32)  # places beyond 256 are too fine for bf16
-        frequency = self.base ** -(jnp.arange(0, x.shape[-1], 2, exact) / x.shape[-1])
-        angle = place[..., None, None].astype(exact) * frequency
-        cos, sin = jnp.cos(angle).astype(x.dtype), jnp.sin(angle).astype(x.dtype)
-        a, b = jnp.split(x, 2, axis=-1)
-        return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+        return rotated(x, place[..., None].astype(exact) * frequencies(self.base, x.shape[-1], exact))
+
+
+def rotated(x: Float[Array, "B T H D"], angle: Float[Array, "#B T P"]) -> Float[Array, "B T H D"]:
+    """Each pair turned by its angle: values i and i + D/2."""
+    cos, sin = (wave(angle)[..., None, :].astype(x.dtype) for wave in (jnp.cos, jnp.sin))
+    a, b = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)

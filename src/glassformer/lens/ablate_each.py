@@ -104,6 +104,7 @@ def ablate_each(
     if keywords.get("key") is not None:
         raise SettingError("ablate_each: a key came; with dropout the heads would be compared by chance, leave it out")
     given = prepared(model, x, labels, weights, None, keywords)
+    params = jax.tree.map(jnp.asarray, params)  # those of a file are NumPy arrays, which traced ids cannot index
     count = rows_of(given)
     heads = heads_of(model, params, given)
     sums = np.zeros((3, 1 + sum(heads.values())))

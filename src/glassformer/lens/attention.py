@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
-from glassformer.layers import LinearAttention, Patches
+from glassformer.layers import ClassToken, LinearAttention, Patches
 from glassformer.lens.attention_kind import is_pattern
 from glassformer.lens.maps import AttentionMaps
 from glassformer.models.model import Network
-from glassformer.names import recording, visiting
+from glassformer.names import last_word, recording, visiting
 from glassformer.structure import structure
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.colors import Normalize
 
 LEAST = 1 / 4  # of the even share: the dark end of the colours, for this and less
-Query = tuple[int, int] | Literal["mean", "class"]  # a patch (row, column); the mean over all patches; the class token
+CLASS = "class"  # the token in front of the patches
+Query = tuple[int, int] | Literal["mean", "class", "distillation"]  # a patch (row, column); the mean over all patches;
+# a token in front of them
 
 
 def attention_maps(model: Network, params: Any, x: Any, **keywords: Any) -> AttentionMaps:
@@ -58,7 +60,7 @@ def patterns(model: Network, values: Mapping[str, Any]) -> AttentionMaps:
             )
         raise UnknownNameError(
             f"{type(model).__name__} has no attention: no value in its forward is called 'pattern'; "
-            "models with attention are patch_attention, vit, patch_block, tiny_iris, gpt, bert and t5"
+            "models with attention are patch_attention, vit, patch_block, tiny_iris, gpt, llama, bert and t5"
         )
     return maps
 
@@ -95,16 +97,16 @@ class Panel:
     name: str  # the value it was taken from: blocks.0.attn.pattern; or rollout
     title: str
     head: int | None  # None: all heads, in rollout
-    shares: np.ndarray  # (rows, columns); with class_share they add up to 1
-    class_share: float | None  # what the class token receives; None where there is none
+    shares: np.ndarray  # (rows, columns); with those of the tokens in front they add up to 1
+    in_front: Mapping[str, float]  # what the tokens in front of the patches receive, by name: class, distillation
 
     def as_shares(self) -> "Panel":
         """Made to add up to 1: of what is no attention but has a size of its own, such as gradient x attention."""
-        total = float(self.shares.sum()) + (self.class_share or 0.0)
+        total = float(self.shares.sum()) + sum(self.in_front.values())
         if total == 0:
             return self
-        class_share = None if self.class_share is None else self.class_share / total
-        return replace(self, shares=self.shares / total, class_share=class_share)
+        in_front = {name: share / total for name, share in self.in_front.items()}
+        return replace(self, shares=self.shares / total, in_front=in_front)
 
 
 def panels(model: Network, maps: Mapping[str, np.ndarray], query: Query = "mean") -> list[list[Panel]]:
@@ -131,21 +133,30 @@ def rollout_panel(model: Network, maps: Mapping[str, np.ndarray], query: Query =
 def panel(model: Network, name: str, title: str, head: int | None, pattern: np.ndarray, query: Query) -> Panel:
     """The row of the pattern (T, T) that belongs to the query, laid out over the image."""
     rows, columns = patch_grid(model)
-    first = pattern.shape[-1] - rows * columns  # 1 where a class token stands in front
+    names = tokens_in_front(model)
+    first = len(names)
     if query == "mean":
         received = pattern[first:].mean(axis=0)
-    elif query == "class":
-        if not first:
-            raise SettingError("query: this model has no class token; ask for a patch (row,column) or for the mean")
-        received = pattern[0]
+    elif isinstance(query, str):
+        if query not in names:
+            raise SettingError(f"query: this model has no {query} token; ask for a patch (row,column) or for the mean")
+        received = pattern[names.index(query)]
     else:
         row, column = query
         if not (0 <= row < rows and 0 <= column < columns):
             raise SettingError(f"query: patch {row},{column} came, expected rows 0-{rows - 1}, columns 0-{columns - 1}")
         received = pattern[first + row * columns + column]
     shares = received[first:].reshape(rows, columns)
-    class_share = float(received[0]) if first else None
-    return Panel(name=name, title=title, head=head, shares=shares, class_share=class_share)
+    in_front = {name: float(share) for name, share in zip(names, received, strict=False)}
+    return Panel(name=name, title=title, head=head, shares=shares, in_front=in_front)
+
+
+def tokens_in_front(model: Network) -> tuple[str, ...]:
+    """Of the patches: class, then distillation in a DeiT. Whoever comes last in forward stands first."""
+    found = [node.name for node in structure(model).walk() if isinstance(node.layer, ClassToken)]
+    if len(found) < 2:  # whatever it is called
+        return (CLASS,) * len(found)
+    return tuple(last_word(name).removesuffix("_token") for name in reversed(found))
 
 
 def patch_grid(model: Network) -> tuple[int, int]:
@@ -233,8 +244,8 @@ def draw_panel(axes: "Axes", image: np.ndarray, one: Panel, query: Query, colour
         level = 0.55 * fine.min() + 0.45 * fine.max()
         outline = axes.contour(x, y, fine, levels=[level], colors="white", linewidths=1.3)
         outline.set_path_effects([withStroke(linewidth=2.6, foreground="#00000080")])
-    share = "" if one.class_share is None else f"\nclass token {100 * one.class_share:.0f} %"
-    finish(axes, image, one.shares.shape, query, one.title + share)
+    shares = "".join(f"\n{name} token {100 * share:.0f} %" for name, share in one.in_front.items())
+    finish(axes, image, one.shares.shape, query, one.title + shares)
 
 
 def finish(axes: "Axes", image: np.ndarray, grid: tuple[int, ...], query: Query, title: str) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 from glassformer.errors import SettingError, ShapeError, UnknownNameError
 from glassformer.layers import (
     ClassToken,
+    CountedPositions,
     FeedForward,
     FirstToken,
     GatedFeedForward,
@@ -229,7 +230,7 @@ def summands(trace: Trace, value: Value, array: np.ndarray, direction: np.ndarra
     if isinstance(maker, Sum):
         for part in (maker.a, maker.b):
             yield from summands(trace, part, wide(trace, part.names[0]), direction)
-    elif maker is not None and isinstance(maker.layer, Positions):
+    elif maker is not None and isinstance(maker.layer, Positions | CountedPositions):
         before = wide(trace, maker.x.names[0])
         yield from summands(trace, maker.x, before, direction)
         yield written(f"{maker.name}.pos", array - before, direction)

@@ -64,7 +64,7 @@ def has_batch(dims: Dims | None, shape: tuple[int, ...]) -> bool:
 def letters(dims: Dims | None, rank: int, bound: dict[str, Any] | None = None) -> list[str]:
     """Of one sample's axes; those that stand for others are replaced by what they are bound to."""
     bound = bound or {}
-    plain = [one.lstrip("#") for one in dims or ()]
+    plain = [one.lstrip("#").partition("+")[0] for one in dims or ()]  # T+1 are tokens, too: one more in front
     if plain and (plain[0] in ("B", "1") and len(plain) > rank):
         plain = plain[1:]
     stars = [one for one in plain if one.startswith("*")]
@@ -103,7 +103,8 @@ def forward_axes(trace: Trace) -> dict[int, list[str]]:
             bound = bound_by(known, work, work.given)
             arrays = {**work.given, **work.keywords, **work.gave, **inside.get(work.name, {})}
             for name, array in arrays.items():
-                if dims := dims_for(type(work.layer), name):
+                dims = dims_for(type(work.layer), name)
+                if dims and "..." not in dims:  # which leaves it to the parts
                     found = letters(dims, np.ndim(array) - has_batch(dims, np.shape(array)), bound)
                     old = known.setdefault(id(array), found)
                     if len(old) == len(found):

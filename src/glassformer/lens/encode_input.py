@@ -12,7 +12,7 @@ from glassformer.predict.answers import TranslateAnswer
 from glassformer.predict.reading import Reading, check_lengths, context_of, read, row_of, tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.structure import structure
-from glassformer.train.tasks import Answering, NextToken, Translate
+from glassformer.train.tasks import NextToken, Prompted, Translate
 from glassformer.train.tasks.sequences import framed, symbol
 
 
@@ -43,7 +43,7 @@ def encode_input(run: Run, text: str, target: str | None = None) -> EncodedInput
         x = Inputs(source=as_batch(source), target=as_batch(given))  # pyright: ignore[reportArgumentType]
         return EncodedInput(x, Labels(names_of(source), names_of(given), names_of(written)), written)
     task = run.recipe.task
-    if isinstance(task, Answering):
+    if isinstance(task, Prompted):
         ids = task.prompt(tokeniser, reading.ids)
     else:
         ids = reading.ids if isinstance(task, NextToken) else framed(tokeniser, reading.ids)

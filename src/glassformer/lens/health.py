@@ -19,12 +19,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from glassformer.layers import Positions
+from glassformer.layers import CountedPositions, Positions
 from glassformer.lens.attention_kind import is_pattern, kind_of, mask_name
 from glassformer.lens.residual_stream import maker_of, streams_of
 from glassformer.lens.trace import Trace
 from glassformer.names import gradient_name
 from glassformer.structure import Node, Sum, Value, structure
+from glassformer.tables import html_table
 
 Measure = Literal["dead units", "entropy", "saturation", "positions", "gradient/weight", "across blocks", "not finite"]
 
@@ -64,19 +65,35 @@ def findings(trace: Trace) -> list[str]:
     return [finding.text for finding in health(trace) if finding.alarming]
 
 
-def health(trace: Trace) -> list[Finding]:
+class Findings(list[Finding]):
+    """A list that prints as a table, what stands out first."""
+
+    def rows(self) -> list[list[str]]:
+        order = sorted(self, key=lambda one: not one.alarming)
+        return [[one.measure, f"{one.value:.4g}", "!" if one.alarming else "", one.text] for one in order]
+
+    def __str__(self) -> str:
+        return "\n".join(" ".join(filter(None, ["!" if one.alarming else " ", one.text])) for one in self)
+
+    def _repr_html_(self) -> str:
+        return html_table(["measure", "value", "stands out", "in words"], self.rows(), left=1)
+
+
+def health(trace: Trace) -> Findings:
     """Every number, in the order of the model. Where something is not finite, only that: the rest would be too."""
     broken = list(not_finite(trace))
     if broken:
-        return broken
+        return Findings(broken)
     patterns = list(seen_patterns(trace))
-    return [
-        *positions(trace),
-        *dead_units(trace, patterns),
-        *(finding for one in patterns for finding in attention(one)),
-        *across_blocks(trace),
-        *gradient_to_weight(trace),
-    ]
+    return Findings(
+        [
+            *positions(trace),
+            *dead_units(trace, patterns),
+            *(finding for one in patterns for finding in attention(one)),
+            *across_blocks(trace),
+            *gradient_to_weight(trace),
+        ]
+    )
 
 
 def not_finite(trace: Trace) -> Iterator[Finding]:
@@ -168,7 +185,7 @@ def real_tokens(name: str, units: np.ndarray, patterns: list[Seen]) -> np.ndarra
 
 def positions(trace: Trace) -> Iterator[Finding]:
     for node in structure(trace.model).walk():
-        if isinstance(node.layer, Positions):
+        if isinstance(node.layer, Positions | CountedPositions):
             yield from added_positions(trace, node)
 
 

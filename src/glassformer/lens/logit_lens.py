@@ -11,9 +11,34 @@ import numpy as np
 
 from glassformer.lens.residual_stream import params_of, read_out, stream_of
 from glassformer.lens.trace import Trace
+from glassformer.probabilities import softmax
+from glassformer.tables import html_table, text_table
+
+SHOWN = 4  # of the likeliest
 
 
-def logit_lens(trace: Trace, *, start: bool = False) -> dict[str, np.ndarray]:
+class LogitLens(dict[str, np.ndarray]):
+    """Logits by the name of what was read; prints the likeliest, of the first sample at its last place."""
+
+    def rows(self) -> list[list[str]]:
+        found = []
+        for name, logits in self.items():
+            p = softmax(np.asarray(logits, np.float64)[0].reshape(-1, logits.shape[-1])[-1])
+            best = np.argsort(-p, kind="stable")[:SHOWN]
+            found.append([name, *(f"{i} ({100 * p[i]:.1f} %)" for i in best)])
+        return found
+
+    def head(self) -> list[str]:
+        return ["read from", "likeliest", *(f"{i + 2}." for i in range(len(self.rows()[0]) - 2))]
+
+    def __str__(self) -> str:
+        return "\n".join(text_table(self.head(), self.rows(), left=1))
+
+    def _repr_html_(self) -> str:
+        return html_table(self.head(), self.rows(), left=1)
+
+
+def logit_lens(trace: Trace, *, start: bool = False) -> LogitLens:
     """The logits after each block, by the name of what was read: `blocks.0.resid_post`.
 
     They have the shape of the model's answer: (B, K) of a ViT, (B, T, V) of GPT, T5 and a masked BERT. With `start`
@@ -28,4 +53,4 @@ def logit_lens(trace: Trace, *, start: bool = False) -> dict[str, np.ndarray]:
     """
     stream, params = stream_of(trace.model), params_of(trace)
     names = [*(stream.starts()[:1] if start else []), *stream.ends()]
-    return {name: np.asarray(read_out(trace.model, params, trace.values[name])) for name in names}
+    return LogitLens({name: np.asarray(read_out(trace.model, params, trace.values[name])) for name in names})

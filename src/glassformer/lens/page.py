@@ -27,7 +27,7 @@ EXPORT = re.compile(r"^export ((?:async )?function|const|class) (\w+)", re.MULTI
 
 def page(shown: dict[str, Any]) -> str:
     """One HTML file."""
-    style, script = web("style.css"), bundle()
+    style, script = web("style.css") + web("what_if.css"), bundle()
     policy = (
         f"default-src 'none'; script-src '{hashed(script)}'; style-src '{hashed(style)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"

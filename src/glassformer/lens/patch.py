@@ -86,6 +86,11 @@ def ablate(
 
 def zeroed(name: str, value: Array, head: Places | None = None, position: Places | None = None) -> Array:
     """The value with zeros where heads and positions cross; None stands for all of them."""
+    return jnp.where(chosen_cells(name, value, head, position), jnp.zeros_like(value), value)
+
+
+def chosen_cells(name: str, value: Array, head: Places | None = None, position: Places | None = None) -> np.ndarray:
+    """True where these heads and positions of a value cross; None stands for all of them."""
     where = np.ones(value.shape, bool)
     for what, places, axis in (("head", head, head_axis(name, value)), ("position", position, token_axis(name, value))):
         if places is None:
@@ -93,7 +98,7 @@ def zeroed(name: str, value: Array, head: Places | None = None, position: Places
         if axis is None:
             raise SettingError(f"ablate: {name} of shape {value.shape} has no axis of {what}s; {ADVICE[what]}")
         where &= along(axis, marked(name, what, places, value.shape[axis]), value.ndim)
-    return jnp.where(where, jnp.zeros_like(value), value)
+    return where
 
 
 ADVICE = {

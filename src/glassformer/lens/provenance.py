@@ -79,9 +79,11 @@ class Provenance:
         self.equations[tensor] = Equation(Formula(last_word(tensor), simple.expr), refs, work)
         for call in simple.expr.walk():
             part = meaning.part_work(call.text) if call.kind == "call" else None
-            for expr, array in zip(call.parts, part.given.values() if part else (), strict=False):
-                given = next(iter(self.names.get(id(array), ())), None)
-                if expr.kind != "name" and given and given not in self.equations:
+            for expr, (word, array) in zip(call.parts, part.given.items() if part else (), strict=False):
+                if expr.kind == "name":
+                    continue
+                given = self.name_of(array, f"{part.name if part else ''}.{word}")
+                if given not in self.equations:
                     read = {name: refs[name] for name in (*expr.names(), *expr.calls()) if name in refs}
                     if is_result_of_part(expr, read, given):
                         continue

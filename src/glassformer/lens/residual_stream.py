@@ -57,7 +57,7 @@ def stream_of(model: Any) -> Stream:
     if not streams:
         raise UnknownNameError(
             f"{type(model).__name__} has no residual stream: its values do not run through blocks that add to them; "
-            "models that have one are vit, gpt, bert and t5"
+            "models that have one are vit, gpt, llama, bert and t5"
         )
     return streams[-1]
 

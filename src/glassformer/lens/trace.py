@@ -195,6 +195,7 @@ class Passed(NamedTuple):
     dparams: Static
     works: Static  # as Work has them, with numbers in the place of arrays
     looped: Static
+    came: Static  # ((name, number of the array that came to this tag), …), of those that had a number before
     logits: Any
     loss: Array | None
 
@@ -232,6 +233,11 @@ def run(model: Layer, loss: Layer, params: Any, given: Given, changes: dict[str,
     model = model.to_look_at() if isinstance(model, Network) else model
     passed = compiled_pass(model, loss, params, given, changes, np.False_)
     must_be_classes("trace", given, passed.logits)
+    return read_pass(model, params, passed)
+
+
+def read_pass(model: Layer, params: Any, passed: "Passed") -> Trace:
+    """What a pass gave, by name. Of one that was only traced the arrays are shapes, and the loss has no number."""
     leaves = named_leaves(params)
 
     def arrays(numbers: tuple[tuple[str, int | str], ...]) -> dict[str, Any]:
@@ -244,7 +250,7 @@ def run(model: Layer, loss: Layer, params: Any, given: Given, changes: dict[str,
         params=leaves,
         param_gradients=arrays(passed.dparams.value),
         logits=passed.logits,
-        loss=None if passed.loss is None else float(passed.loss),
+        loss=float(passed.loss) if isinstance(passed.loss, jax.Array) else None,
         works=tuple(
             Work(name, layer, direction, around, dict(own), *map(arrays, flows))
             for (name, layer, direction, around), own, *flows in passed.works.value
@@ -273,6 +279,9 @@ class Recorder:
             self.numbers[id(array)] = len(self.arrays)
             self.arrays.append(array)
         return self.numbers[id(array)]
+
+    def has(self, array: Array) -> bool:
+        return id(array) in self.params or id(array) in self.numbers
 
     def same(self, array: Array, other: Array) -> None:
         """One is the other, held."""
@@ -322,11 +331,13 @@ def compiled_pass(
     gradients: dict[str, Array] = {}
     opaque: set[int] = set()
     looped: set[str] = set()
+    came: dict[str, Any] = {}
     recorder = Recorder(params)
 
     def changed(name: str, value: Any) -> Any:
         if is_looping():
             looped.add(name)
+        came[name] = value
         if name in changes or not (is_looping() or id(value) in opaque):
             result = held(name, value, changes.get(name), never)
             if name not in changes:
@@ -364,6 +375,7 @@ def compiled_pass(
         dparams=numbered(named_leaves(dparams)),
         works=Static(tuple(recorder.works)),
         looped=Static(frozenset(looped)),
+        came=Static(tuple((name, recorder.number(array)) for name, array in came.items() if recorder.has(array))),
         logits=y,
         loss=number,
         arrays=recorder.arrays,

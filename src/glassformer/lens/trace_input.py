@@ -12,17 +12,14 @@ import jax
 import numpy as np
 
 from glassformer.data.dataset import IMAGES, TEXTS
-from glassformer.errors import DataError
-from glassformer.layers import ClassToken, Patches
-from glassformer.lens.attention import patch_grid
+from glassformer.layers import Patches
+from glassformer.lens.attention import patch_grid, tokens_in_front
 from glassformer.lens.encode_input import as_batch, encode_input
 from glassformer.predict.reading import Reading, check_lengths, context_of, tokeniser_of
 from glassformer.predict.run import Run
 from glassformer.structure import structure
-from glassformer.train.tasks import Answering, Masked, NextToken, Translate
+from glassformer.train.tasks import Masked, NextToken, Prompted, Translate, Vectors
 from glassformer.train.tasks.sequences import symbol
-
-CLASS = "class"  # the token in front of the patches
 
 
 @dataclass(frozen=True)
@@ -37,6 +34,10 @@ class TraceInput:
     weights: np.ndarray | None = None
     words: tuple[str, ...] = ()  # what the rows of the logits' last axis are called
     keywords: dict[str, Any] = field(default_factory=dict)
+    dy: np.ndarray | None = None  # of a model without a loss: where the gradient begins
+    asked: tuple[int, ...] = ()  # tokens at which the answer is a symbol: behind the last one, or at every mask
+    question: str = ""  # what is asked there: next, mask, or the first symbol of an answer
+    written: str = ""  # what a T5 writes, as a text
 
 
 def image_input(run: Run, name: str, image: np.ndarray, label: Any = None) -> TraceInput:
@@ -48,7 +49,7 @@ def image_input(run: Run, name: str, image: np.ndarray, label: Any = None) -> Tr
     if structure(run.model).first(Patches):
         rows, columns = patch_grid(run.model)
         tokens = tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
-        tokens = (CLASS, *tokens) if structure(run.model).first(ClassToken) else tokens
+        tokens = (*tokens_in_front(run.model), *tokens)
     return TraceInput("image", name, x, labels, label is not None, tokens, words=run.classes)
 
 
@@ -58,38 +59,53 @@ def text_input(run: Run, name: str, text: str, label: Any = None) -> TraceInput:
     `label` is the right class, translation or numbers, if known.
     """
     task = run.recipe.task
-    if task.together:
-        raise DataError(
-            f"{run.path}: the loss of {task.name} compares several texts, and one came: there is no gradient to show; "
-            f"what it looks at: glassformer attend TEXT --run {run.path}"
-        )
     given = encode_input(run, text, label if isinstance(task, Translate) else None)
     tokens, target, _ = map(tuple, given.labels)
     found = TraceInput("text", name, given.x, np.zeros(0), False, tokens, words=run.classes)
+    if isinstance(task, Vectors):
+        return vector_input(run, found)
     if run.model.input.reads != TEXTS:
         return answered(run, replace(found, kind="row"), label)
     if isinstance(task, Translate):
         labels = as_batch(given.written)
-        words = vocabulary(run)
-        return replace(found, labels=labels, is_known=label is not None, tokens=target, memory=tokens, words=words)
-    if isinstance(task, NextToken) and len(tokens) > 1:
-        x, labels = given.x[:, :-1], given.x[:, 1:]
-        return replace(found, x=x, labels=labels, is_known=True, tokens=tokens[:-1], words=vocabulary(run))
-    if isinstance(task, Answering):
+        text = tokeniser_of(run).decode([one for one in given.written if one != symbol(tokeniser_of(run), "end")])
+        found = replace(found, tokens=target, memory=tokens, words=vocabulary(run), written=text)
+        return replace(found, labels=labels, is_known=label is not None)
+    if isinstance(task, NextToken):
+        return next_token_input(run, found)
+    if isinstance(task, Prompted):
         return answer_input(run, found, label)
     if isinstance(task, Masked):
-        found = replace(found, weights=(given.x == symbol(tokeniser_of(run), "mask")).astype(np.float32))
-    if isinstance(task, Masked | NextToken):
-        found = replace(found, words=vocabulary(run))
+        is_mask = given.x == symbol(tokeniser_of(run), "mask")
+        places = tuple(np.flatnonzero(is_mask[0]).tolist())
+        found = replace(found, weights=is_mask.astype(np.float32), asked=places, question="mask", words=vocabulary(run))
     return answered(run, found, label)
+
+
+def vector_input(run: Run, found: TraceInput) -> TraceInput:
+    """An encoder has no loss for one text: the gradient is that of the sum of all numbers that it gives."""
+    y = jax.eval_shape(lambda params, x: run.model.forward(params, x)[0], run.params, found.x)
+    return replace(found, dy=np.ones(y.shape, np.float32))
+
+
+def next_token_input(run: Run, found: TraceInput) -> TraceInput:
+    """Each token is followed by the next one; what follows the last is asked, and counts nothing in the loss."""
+    last = len(found.tokens) - 1
+    found = replace(found, words=vocabulary(run), asked=(last,), question="next")
+    if not last:
+        return answered(run, found, None)
+    labels = np.pad(found.x[:, 1:], ((0, 0), (0, 1)))
+    weights = (np.arange(last + 1) < last).astype(np.float32)[None]
+    return replace(found, labels=labels, is_known=True, weights=weights)
 
 
 def answer_input(run: Run, found: TraceInput, label: str | None) -> TraceInput:
     """A prompt with the right answer, of which every symbol counts; without one, the first symbol that it writes."""
     found = replace(found, words=vocabulary(run))
     if label is None:
-        found = answered(run, found, None)
-        return replace(found, weights=(np.arange(found.x.shape[1]) == found.x.shape[1] - 1).astype(np.float32)[None])
+        last = found.x.shape[1] - 1
+        found = replace(answered(run, found, None), asked=(last,), question="answer")
+        return replace(found, weights=(np.arange(last + 1) == last).astype(np.float32)[None])
     tokeniser, prompt = tokeniser_of(run), len(found.tokens)
     answer = [*tokeniser.encode(label), symbol(tokeniser, "end")]
     row = np.concatenate([found.x, as_batch(answer)], axis=1)

@@ -9,6 +9,7 @@ from glassformer.models.columns import Columns
 from glassformer.models.gpt import GPT
 from glassformer.models.images import Images
 from glassformer.models.input import Input
+from glassformer.models.llama import Llama
 from glassformer.models.mlp import MLP
 from glassformer.models.model import Network
 from glassformer.models.patch_attention import PatchAttention
@@ -28,6 +29,7 @@ MODELS: dict[str, type[Network]] = {
     "patch_block": PatchBlock,
     "tiny_iris": TinyIris,
     "gpt": GPT,
+    "llama": Llama,
     "bert": BERT,
     "t5": T5,
     "recurrent": RecurrentLM,
@@ -47,6 +49,7 @@ __all__ = [
     "Columns",
     "Images",
     "Input",
+    "Llama",
     "MaskedHead",
     "Network",
     "PatchAttention",

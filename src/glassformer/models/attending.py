@@ -1,4 +1,4 @@
-"""What the blocks of ViT, BERT and GPT see, how they attend, and whether their insides are kept for backward.
+"""What the blocks of ViT, BERT, GPT and Llama see, how they attend, and whether their insides are kept for backward.
 
 attend          plain, blockwise, banded: the same numbers; linear: another formula (layers/attend.py)
 window          a token sees those less than `window` places away, itself included (layers/masks.py); None: all

@@ -2,6 +2,8 @@
 
 ids -> token + segment + position embeddings -> norm -> L post-norm blocks -> one value per token
 
+RoBERTa counts positions from `first_position`; DistilBERT has no segments, and ReLU in its pooler.
+
 What a task makes of the values is a head's work (bert_heads.py): BERTFor(BERT(…), ClassHead(…)).
 Devlin et al., 2018; the defaults are those of BERT base. Ids and segments are integers: dx is None.
 """
@@ -15,6 +17,7 @@ import jax.numpy as jnp
 from glassformer.layers import (
     GELU,
     Attention,
+    CountedPositions,
     Dropout,
     Embedding,
     FeedForward,
@@ -26,7 +29,9 @@ from glassformer.layers import (
     Positions,
     PostNormBlock,
     SelfAttention,
+    Tanh,
     checkpoint,
+    counted_positions,
     dropout,
     embedding,
     layer_norm,
@@ -36,7 +41,7 @@ from glassformer.layers import (
 from glassformer.layers.attend import Attend
 from glassformer.layers.contract import keywords_for, split_or_none
 from glassformer.models.attending import Attending
-from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, SpanHead, TagHead, VectorHead
+from glassformer.models.bert_heads import ClassHead, MaskedHead, MaskedInputs, Pooler, SpanHead, TagHead, VectorHead
 from glassformer.models.model import Network
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.names import at
@@ -51,17 +56,16 @@ Head = ClassHead | TagHead | SpanHead | MaskedHead | VectorHead
 
 class Params(NamedTuple):
     embed: embedding.Params
-    segment: embedding.Params
-    positions: positions.Params
+    segment: embedding.Params | None  # None: there are no segments
+    positions: positions.Params | counted_positions.Params
     norm: layer_norm.Params
     blocks: tuple[post_norm_block.Params, ...]
 
 
 class Cache(NamedTuple):
-    """Positions keep nothing."""
-
     embed: embedding.Cache
-    segment: embedding.Cache
+    segment: embedding.Cache | None
+    positions: counted_positions.Cache | None  # plain ones keep nothing
     norm: layer_norm.Cache
     drop: dropout.Cache
     blocks: tuple[post_norm_block.Cache | checkpoint.Cache, ...]
@@ -78,7 +82,8 @@ class BERT(Attending):
     output_axis: ClassVar[str] = "numbers"
 
     text: Text = Text(vocabulary=30522, context=512)
-    segments: int = 2  # kinds of text in one sequence: first and second sentence, question and answer
+    segments: int = 2  # kinds of text in one sequence: first and second sentence, question and answer; 0: not told
+    first_position: int = 0  # above 0: padding is not counted, and the first token reads this row of the table
     width: int = 768  # C
     hidden: int = 3072  # F
     heads: int = 12  # H
@@ -86,6 +91,7 @@ class BERT(Attending):
     dropout: float = 0.0
     eps: float = 1e-12  # of the norms
     activation: Activation = GELU()
+    pooler: Pooler = Tanh()  # the activation of a class head
     attend: Attend = Attention()
     window: int | None = None  # how far a token sees, itself counted; None: everywhere
     global_tokens: int = 0  # with a window: the first so many see all and are seen by all
@@ -104,7 +110,10 @@ class BERT(Attending):
         return Embedding(self.segments, self.width)
 
     @property
-    def positions(self) -> Positions:
+    def positions(self) -> Layer:
+        if self.first_position:
+            rows = self.first_position + self.text.context
+            return CountedPositions(rows, self.width, first=self.first_position)
         return Positions(self.text.context, self.width)
 
     @property
@@ -137,14 +146,16 @@ class BERT(Attending):
             return SpanHead(self.width)
         if task == "contrast":
             return VectorHead()
-        return (ClassHead if task == "classify" else TagHead)(self.width, classes, self.dropout)
+        if task == "classify":
+            return ClassHead(self.width, classes, self.dropout, self.pooler)
+        return TagHead(self.width, classes, self.dropout)
 
     def init(self, key: Key) -> Params:
         key, key_normal = jax.random.split(key)
         key_embed, key_segment, key_positions, key_norm, key_blocks = jax.random.split(key, 5)
         params = Params(
             embed=self.embed.init(key_embed),
-            segment=self.segment.init(key_segment),
+            segment=self.segment.init(key_segment) if self.segments else None,
             positions=self.positions.init(key_positions),
             norm=self.norm.init(key_norm),
             blocks=tuple(self.block.init(key_block) for key_block in jax.random.split(key_blocks, self.depth)),
@@ -160,27 +171,33 @@ class BERT(Attending):
         keep: Bool[Array, "B T"] | None = None,
         key: Key | None = None,
     ) -> tuple[Float[Array, "B T C"], Cache]:
-        """Without `segments` all is of kind 0; `keep` is the padding mask, False at padding."""
+        """Without `segments` all is of kind 0; a model that has none does not read them. `keep` is False at padding."""
         self.text.check("BERT", x)
         mask = self.mask(keep)
         key_drop, *keys = split_or_none(key, 1 + self.depth)
-        tokens, embed = at("embed", self.embed).forward(params.embed, x)
-        segments = jnp.zeros_like(x) if segments is None else segments
-        kinds, segment = at("segment", self.segment).forward(params.segment, segments)
-        placed, _ = at("positions", self.positions).forward(params.positions, tokens + kinds)
+        h, embed = at("embed", self.embed).forward(params.embed, x)
+        segment = None
+        if params.segment is not None:
+            segments = jnp.zeros_like(x) if segments is None else segments
+            kinds, segment = at("segment", self.segment).forward(params.segment, segments)
+            h = h + kinds
+        counting = keywords_for(self.positions, keep=keep)
+        placed, places = at("positions", self.positions).forward(params.positions, h, **counting)
         h, norm = at("norm", self.norm).forward(params.norm, placed)
         h, drop = at("drop", self.drop).forward(None, h, key=key_drop)
         h, blocks = self.blocks.forward(params.blocks, h, mask=mask, keys=keys)
-        return h, Cache(embed=embed, segment=segment, norm=norm, drop=drop, blocks=blocks)
+        return h, Cache(embed=embed, segment=segment, positions=places, norm=norm, drop=drop, blocks=blocks)
 
     def backward(self, params: Params, cache: Cache, dy: Float[Array, "B T C"]) -> tuple[None, Params]:
         dh, dblocks = self.blocks.backward(params.blocks, cache.blocks, dy)
         dh, _ = at("drop", self.drop).backward(None, cache.drop, dh)
         dplaced, dnorm = at("norm", self.norm).backward(params.norm, cache.norm, dh)
-        dsum, dpositions = at("positions", self.positions).backward(params.positions, None, dplaced)
-        dtokens, dkinds = dsum, dsum  # tokens + kinds
-        _, dsegment = at("segment", self.segment).backward(params.segment, cache.segment, dkinds)
-        _, dembed = at("embed", self.embed).backward(params.embed, cache.embed, dtokens)
+        dh, dpositions = at("positions", self.positions).backward(params.positions, cache.positions, dplaced)
+        dsegment = None
+        if params.segment is not None and cache.segment is not None:
+            dkinds = dh  # h + kinds
+            _, dsegment = at("segment", self.segment).backward(params.segment, cache.segment, dkinds)
+        _, dembed = at("embed", self.embed).backward(params.embed, cache.embed, dh)
         return None, Params(embed=dembed, segment=dsegment, positions=dpositions, norm=dnorm, blocks=dblocks)
 
 

@@ -22,6 +22,7 @@ from glassformer.layers import (
     LayerNorm,
     Linear,
     MaskedMeanPool,
+    ReLU,
     Tanh,
     TiedHead,
     UnitNorm,
@@ -29,7 +30,6 @@ from glassformer.layers import (
     layer_norm,
     linear,
     mean_pool,
-    tanh,
     tied_head,
     unit_norm,
 )
@@ -38,6 +38,8 @@ from glassformer.models.text import Activation
 from glassformer.names import at, tag
 from glassformer.registry import register
 from glassformer.shapes import Array, Bool, Float, Key
+
+Pooler = Tanh | ReLU  # as in BERT and RoBERTa; as in DistilBERT
 
 
 class ClassParams(NamedTuple):
@@ -48,7 +50,7 @@ class ClassParams(NamedTuple):
 class ClassCache(NamedTuple):
     first: mean_pool.Cache
     pool: linear.Cache
-    tanh: tanh.Cache
+    activation: Any  # the activation's own cache
     drop: dropout.Cache
     classify: linear.Cache
 
@@ -56,9 +58,9 @@ class ClassCache(NamedTuple):
 @register.layer("class-head")
 @dataclass(frozen=True)
 class ClassHead:
-    """Class head: first token -> linear -> tanh (together: the pooler) -> linear -> logits
+    """Class head: first token -> linear -> activation (together: the pooler) -> linear -> logits
 
-    forward    y = classify(drop(tanh(pool(first(x)))))
+    forward    y = classify(drop(activation(pool(first(x)))))
     """
 
     task: ClassVar[str] = "classify"
@@ -67,6 +69,7 @@ class ClassHead:
     width: int  # C
     classes: int  # K
     dropout: float = 0.0
+    activation: Pooler = Tanh()
 
     @property
     def pool(self) -> Linear:
@@ -89,17 +92,17 @@ class ClassHead:
     ) -> tuple[Float[Array, "B K"], ClassCache]:
         h, first = at("first", FirstToken()).forward(None, x)
         h, pool = at("pool", self.pool).forward(params.pool, h)
-        h, squashed = at("tanh", Tanh()).forward(None, h)
+        h, activation = at("activation", self.activation).forward(None, h)
         h, drop = at("drop", self.drop).forward(None, h, key=key)
         logits, classify = at("classify", self.classify).forward(params.classify, h)
-        return logits, ClassCache(first=first, pool=pool, tanh=squashed, drop=drop, classify=classify)
+        return logits, ClassCache(first=first, pool=pool, activation=activation, drop=drop, classify=classify)
 
     def backward(
         self, params: ClassParams, cache: ClassCache, dy: Float[Array, "B K"]
     ) -> tuple[Float[Array, "B T C"], ClassParams]:
         dh, dclassify = at("classify", self.classify).backward(params.classify, cache.classify, dy)
         dh, _ = at("drop", self.drop).backward(None, cache.drop, dh)
-        dh, _ = at("tanh", Tanh()).backward(None, cache.tanh, dh)
+        dh, _ = at("activation", self.activation).backward(None, cache.activation, dh)
         dh, dpool = at("pool", self.pool).backward(params.pool, cache.pool, dh)
         dx, _ = at("first", FirstToken()).backward(None, cache.first, dh)
         return dx, ClassParams(pool=dpool, classify=dclassify)

@@ -39,8 +39,8 @@ from glassformer.layers import (
 from glassformer.layers.attend import Attend
 from glassformer.layers.contract import split_or_none
 from glassformer.models.attending import Attending
-from glassformer.models.incremental import Incremental
-from glassformer.models.kv_cache import KVCache, attend_next, keys_and_values, padded_cache
+from glassformer.models.incremental import ENDLESS, Incremental
+from glassformer.models.kv_cache import KVCache, attend_next, first_cache, keys_and_values, rolls, with_room
 from glassformer.models.text import Activation, Text, normal_matrices
 from glassformer.models.tied_output import TiedOutput
 from glassformer.names import at
@@ -74,7 +74,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class GPT(Attending, Incremental, TiedOutput):
-    tasks: ClassVar[tuple[str, ...]] = ("next-token", "answer")
+    tasks: ClassVar[tuple[str, ...]] = ("next-token", "answer", "chat")
     output_axis: ClassVar[str] = "symbols"
 
     text: Text = Text()
@@ -208,19 +208,24 @@ class GPT(Attending, Incremental, TiedOutput):
 
     @property
     def longest(self) -> int:
-        return self.text.context
+        """The context, but without end with a window and rotary positions."""
+        return ENDLESS if self.rotary is not None and rolls(self.sees()) else self.text.context
 
     def prefill(
         self, params: Params, ids: Integer[Array, "B T"], lengths: Integer[Array, "B"]
     ) -> tuple[Float[Array, "B V"], State]:
         """The keys and values that forward keeps for backward are kept here. What pads a shorter prompt lies behind
         it, where no real token looks, and is overwritten as the row goes on."""
-        h, cache = replace(self, checkpoint=False).to_head(params, ids)
+        longer = replace(self.text, context=max(self.text.context, ids.shape[1]))  # no more than `longest`
+        h, cache = replace(self, checkpoint=False, text=longer).to_head(params, ids)
         inside: Any = cache.blocks
-        blocks = tuple(padded_cache(*keys_and_values(block.attn), self.longest) for block in inside)
+        blocks = tuple(first_cache(*keys_and_values(block.attn), lengths, self.sees()) for block in inside)
         last = h.x[jnp.arange(len(ids)), lengths - 1]
         scores, _ = self.head.forward(None, h._replace(x=last))
         return scores, State(blocks, lengths)
+
+    def make_room(self, state: State, tokens: int) -> State:
+        return state._replace(blocks=tuple(with_room(block, tokens, self.sees()) for block in state.blocks))
 
     def step(self, params: Params, state: State, tokens: Integer[Array, "B"]) -> tuple[Float[Array, "B V"], State]:
         """`forward` for one token of each row, at its place."""

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.errors import ShapeError
-from glassformer.layers import Standardise
+from glassformer.errors import SettingError, ShapeError
+from glassformer.layers import Standardise, StandardiseChannels
 from glassformer.models.input import Input
 
 if TYPE_CHECKING:
@@ -21,13 +21,26 @@ class Images(Input):
 
     shape: tuple[int, int, int] = (28, 28, 1)  # rows, columns, channels
     classes: int = 10
-    mean: float = 0.0  # of the pixels, after division by 255
-    std: float = 1.0
+    mean: float | tuple[float, ...] = 0.0  # of the pixels, after division by 255; several: one for each channel
+    std: float | tuple[float, ...] = 1.0
     dtype: Literal["float32"] | None = None  # of the pixels; None: bytes
 
+    def __post_init__(self) -> None:
+        for name, value in (("mean", self.mean), ("std", self.std)):
+            if isinstance(value, tuple) and len(value) != self.shape[2]:
+                raise SettingError(
+                    f"images: {name} has {len(value)} numbers and the images have {self.shape[2]} channels; "
+                    "give one for each channel, or one number for all"
+                )
+
     @property
-    def prepare(self) -> Standardise:
-        return Standardise(mean=self.mean, std=self.std)
+    def prepare(self) -> Standardise | StandardiseChannels:
+        if isinstance(self.mean, float | int) and isinstance(self.std, float | int):
+            return Standardise(mean=self.mean, std=self.std)
+        return StandardiseChannels(mean=self.by_channel(self.mean), std=self.by_channel(self.std))
+
+    def by_channel(self, value: float | tuple[float, ...]) -> tuple[float, ...]:
+        return value if isinstance(value, tuple) else (value,) * self.shape[2]
 
     @property
     def pixels(self) -> int:

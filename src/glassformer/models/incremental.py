@@ -3,7 +3,8 @@
 prefill    prompts -> the scores of the token that follows each, and the state
 step       the state and one token a row -> the scores of the token that follows it, and the state after it
 
-The scores are those of `forward` over the whole text. Every array of a state has one row per text.
+The scores are those of `forward` over the whole text. Every array of a state has one row per text. A state whose size
+depends on the tokens it holds is made larger before they come (`make_room`), so that a short text takes little memory.
 """
 
 from abc import ABC, abstractmethod
@@ -35,6 +36,10 @@ class Incremental(ABC):
     ) -> tuple[Float[Array, "B V"], Any]:
         """Prompts padded at the end, of which `lengths` tokens are real. A model that answers a prompt, instead of
         going on from it, also takes the `start_token` that it writes its answer behind."""
+
+    def make_room(self, state: Any, tokens: int) -> Any:
+        """The state with room for a text of so many tokens. As it is, where its size does not depend on them."""
+        return state
 
     @abstractmethod
     def step(self, params: Any, state: Any, tokens: Integer[Array, "B"]) -> tuple[Float[Array, "B V"], Any]: ...

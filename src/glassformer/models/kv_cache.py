@@ -3,12 +3,15 @@
 forward of all tokens      z[t] = attend(q[t], k[0 … t], v[0 … t])
 one token more, at t       k[t], v[t] = of this token; put into place t; z = attend(q, k[0 … t], v[0 … t])
 
-A token looks back only, so what was computed for earlier ones stays as it is. Keys and values lie in arrays of the full
-context from the beginning: every step has the same shapes, is compiled once and takes the same time.
+A token looks back only, so what was computed for earlier ones stays as it is. Keys and values lie in arrays with room
+for more tokens than there are: many steps have the same shapes, and one program computes them.
+
+With a window of W tokens, place t goes into slot t % W, where the token was that is no longer seen: a rolling cache,
+which a text never fills. A dynamic rotation (layers/rope_scaling.py) is that of the length at which a token came.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax.numpy as jnp
 
@@ -18,16 +21,34 @@ from glassformer.shapes import Array, Float, Integer
 
 
 class KVCache(NamedTuple):
-    """Of one block. What lies beyond a row's own place is not real and never looked at."""
+    """Of one block, with room for M tokens. What lies beyond a row's own place is not real and never looked at."""
 
     k: Float[Array, "B M H D"]
     v: Float[Array, "B M H D"]
 
 
-def padded_cache(k: Float[Array, "B T H D"], v: Float[Array, "B T H D"], context: int) -> KVCache:
-    """With room for the whole context."""
-    room = [(0, 0), (0, context - k.shape[1]), (0, 0), (0, 0)]
-    return KVCache(k=jnp.pad(k, room), v=jnp.pad(v, room))
+def rolls(mask: Mask) -> bool:
+    """Whether tokens are forgotten: outside of the window, unless they are global."""
+    return mask.window is not None and not mask.global_tokens
+
+
+def first_cache(
+    k: Float[Array, "B T H D"], v: Float[Array, "B T H D"], lengths: Integer[Array, "B"], mask: Mask
+) -> KVCache:
+    """Of prompts, of which so many tokens are real."""
+    if mask.window is None or not rolls(mask) or k.shape[1] <= mask.window:
+        return KVCache(k, v)
+    last = lengths[:, None] - 1
+    place = last - (last - jnp.arange(mask.window)) % mask.window  # the last that belongs there; negative: none
+    found = jnp.maximum(place, 0)[..., None, None]
+    return KVCache(jnp.take_along_axis(k, found, axis=1), jnp.take_along_axis(v, found, axis=1))
+
+
+def with_room(cache: KVCache, tokens: int, mask: Mask) -> KVCache:
+    """For a text of so many tokens, of which a window keeps no more than it shows."""
+    wanted = min(tokens, mask.window) if mask.window is not None and rolls(mask) else tokens
+    room = [(0, 0), (0, max(0, wanted - cache.k.shape[1])), (0, 0), (0, 0)]
+    return KVCache(k=jnp.pad(cache.k, room), v=jnp.pad(cache.v, room))
 
 
 def keys_and_values(
@@ -51,13 +72,18 @@ def attend_next(
     q = layer.split(project(x, params.w_q, params.b_q))
     k = layer.split(project(x, params.w_k, params.b_k))
     v = layer.split(project(x, params.w_v, params.b_v))
-    if isinstance(layer, GroupedQueryAttention) and layer.rotary is not None:
-        q, _ = layer.rotary.forward(None, q, offset=place)
-        k, _ = layer.rotary.forward(None, k, offset=place)
-    row = jnp.arange(len(x))
-    kept = KVCache(k=kept.k.at[row, place].set(k[:, 0]), v=kept.v.at[row, place].set(v[:, 0]))
-    behind = jnp.arange(kept.k.shape[1]) <= place[:, None]
-    return attend_cached(layer, params, q, kept, replace(mask, keep=behind, offset=place), bias), kept
+    if isinstance(layer, GroupedQueryAttention):
+        if layer.norm is not None:
+            grouped = cast(Any, params)
+            (q, _), (k, _) = layer.norm.forward(grouped.norm_q, q), layer.norm.forward(grouped.norm_k, k)
+        if layer.rotary is not None:
+            (q, _), (k, _) = (layer.rotary.forward(None, x, offset=place) for x in (q, k))
+    room = kept.k.shape[1]
+    row, slot = jnp.arange(len(x)), place % room
+    kept = KVCache(k=kept.k.at[row, slot].set(k[:, 0]), v=kept.v.at[row, slot].set(v[:, 0]))
+    behind = jnp.arange(room) <= place[:, None]
+    seen = Mask(keep=behind) if rolls(mask) else replace(mask, keep=behind, offset=place)
+    return attend_cached(layer, params, q, kept, seen, bias), kept
 
 
 def attend_cached(

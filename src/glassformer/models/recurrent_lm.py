@@ -41,7 +41,7 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True)
 class RecurrentLM(Network, Incremental):
-    tasks: ClassVar[tuple[str, ...]] = ("next-token", "answer")
+    tasks: ClassVar[tuple[str, ...]] = ("next-token", "answer", "chat")
     output_axis: ClassVar[str] = "symbols"
 
     text: Text = Text()

@@ -2,93 +2,89 @@
 
 start(ids, lengths) -> logits after each prompt      step(tokens) -> logits one token later      reorder(rows)
 
-What a token costs is reading every weight once. So the weights are copied once, in the order in which they are read and
-in the layout that is read fastest (native/c/panels.h), and all rows of a batch share one pass over them. A prompt is
-taken in groups of tokens; only its last token asks for logits. docs/native.md, "Generating text".
+A prompt is taken in groups of tokens; only its last token asks for logits. With a window the cache is a ring, and a
+text has no end. docs/native.md, "Generating text".
 """
 
-import ctypes
-from math import prod
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassformer.cores import cores
-from glassformer.errors import EngineError, ShapeError
-from glassformer.layers import GELU, GELUTanh, Layer, ReLU, SiLU
+from glassformer.errors import ShapeError
+from glassformer.layers import Layer
 from glassformer.names import named_leaves
 from glassformer.native import build
-from glassformer.native.engine import address, aligned, must_mirror
+from glassformer.native.packed_weights import Kind
 from glassformer.native.text_model import text_model
+from glassformer.native.text_stack import TextStack, in_panels
 
-SOURCE = '/* Generation with a language model of any size. */\n#include "decode.h"\n'
-ACTIVATIONS = {GELU: 0, GELUTanh: 1, ReLU: 2, SiLU: 3}
 GROUP = 128  # tokens of prompts that share a pass over the weights
-ALONE = 4_000_000  # weights: one thread has read them, or used them for 8 tokens, before it had help from another
-
-
-class Decoding(ctypes.Structure):
-    """decode.h's `decoding`."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("weights", "rotations", "keys", "values", "x", "logits", "space")),
-        *((name, ctypes.c_void_p) for name in ("owner", "place", "wanted")),
-        *((name, ctypes.c_int32) for name in ("tokens", "wants", "sequences", "slots")),
-        *((name, ctypes.c_int32) for name in ("width", "heads", "hidden", "depth", "vocabulary", "activation")),
-        ("threads", ctypes.c_int32),
-        *((name, ctypes.c_float) for name in ("eps", "scale")),
-    )
 
 
 class NativeDecoder:
-    """Lets texts of a language model go on, several at once; they may differ in length."""
+    """Lets texts of a language model go on, several at once; they may differ in length.
 
-    def __init__(self, model: Layer, params: Any, *, threads: int = 0, notice: build.Notice = print) -> None:
-        text = text_model(model)
-        if type(text.activation) not in ACTIVATIONS:
-            raise EngineError(
-                f"the native decoder has no {type(text.activation).__name__} yet ({text.activation_name})"
-            )
-        self.model, self.text, self.threads = model, text, threads  # 0: one for each core, where it pays
-        self.context, self.vocabulary = text.context, text.vocabulary
-        self.library = build.load(SOURCE, notice)
-        self.library.gf_decode_space.restype, self.library.gf_decode.restype = ctypes.c_int64, None
-        must_mirror(Decoding, self.library.gf_decoding_size())
-        self.panel: int = self.library.gf_panel()
+    `weights` is what they are made of; int8 ones are kept in `folder`.
+    """
+
+    def __init__(
+        self,
+        model: Layer,
+        params: Any,
+        *,
+        weights: Kind = "float32",
+        folder: Path | None = None,
+        threads: int = 0,
+        notice: build.Notice = print,
+    ) -> None:
+        self.model, self.text = model, text_model(model)
         leaves = named_leaves(params)
-        self.emb = np.asarray(leaves[text.emb], np.float32)
-        self.pos = None if text.pos is None else np.asarray(leaves[text.pos], np.float32)
-        self.rotations = text.rotations()
-        self.weights = packed([tuple(weight.of(leaves) for weight in side) for side in text.weights], self.panel)
-        self.space = aligned(0)
+        self.stack = TextStack(self.text, leaves, kind=weights, folder=folder, threads=threads, notice=notice)
+        self.context, self.vocabulary = self.text.longest, self.text.vocabulary
+        self.emb = np.asarray(leaves[self.text.emb], np.float32)
+        self.pos = None if self.text.pos is None else np.asarray(leaves[self.text.pos], np.float32)
+        self.rotations = self.text.rotations(self.text.context)
         self.places = np.zeros(0, np.int32)  # (B): how many tokens each text has had
         self.lanes = np.zeros(0, np.int32)  # (B): where in the caches it lies
         self.make_room(0)
 
+    @property
+    def slots(self) -> int:
+        """Places in a cache. A ring has room for the window and for a group that is read."""
+        window, panel = self.text.settings.window, self.stack.panel
+        places = self.text.context if window is None else window + GROUP
+        return in_panels(min(places, self.context), panel) * panel
+
     def make_room(self, lanes: int) -> None:
-        """Caches for so many texts. Memory is taken as they grow."""
-        text, panel = self.text, self.panel
-        slots, D = in_panels(self.context, panel) * panel, text.width // text.heads
-        heads = (text.depth, lanes, text.heads)
-        self.keys = aligned(*heads, slots // panel, D, panel)
-        self.values = aligned(*heads, in_panels(D, panel), slots, panel)
+        self.keys, self.values = self.stack.cache(self.text.depth, lanes, self.slots)
 
     def start(self, ids: Any, lengths: Any) -> np.ndarray:
         """Read prompts (B, T), padded at the end, of which `lengths` (B) are real: the logits after each, (B, V)."""
         ids, lengths = np.asarray(ids, np.int32), np.asarray(lengths, np.int32)
+        last = (np.arange(ids.shape[-1]) == lengths[..., None] - 1) if ids.ndim == 2 and lengths.ndim == 1 else ids
+        return np.concatenate(list(self.read(ids, lengths, last)))
+
+    def logits(self, ids: Any) -> Iterator[np.ndarray]:
+        """Read whole texts (B, T): the logits at every place, a group of tokens after the other, text by text."""
+        ids = np.asarray(ids, np.int32)
+        return self.read(ids, np.full(len(ids), ids.shape[1], np.int32), np.ones(ids.shape, bool))
+
+    def read(self, ids: np.ndarray, lengths: np.ndarray, asked: np.ndarray) -> Iterator[np.ndarray]:
+        """Prompts, group by group: the logits of the tokens (B, T) that are asked for."""
         self.check_prompts(ids, lengths)
         real = np.arange(ids.shape[1]) < lengths[:, None]
         owner, place = (indices.astype(np.int32) for indices in np.nonzero(real))
-        tokens, last, logits = ids[real], place == lengths[owner] - 1, []
+        tokens, asked = ids[real], asked[real]
         self.check_tokens(tokens)
         if len(ids) > self.keys.shape[1]:
             self.make_room(len(ids))
         for begin in range(0, len(tokens), GROUP):
             group = slice(begin, begin + GROUP)
-            wanted = np.flatnonzero(last[group]).astype(np.int32)
-            logits.append(self.decode(tokens[group], owner[group], place[group], wanted))
+            wanted = np.flatnonzero(asked[group]).astype(np.int32)
+            yield self.decode(tokens[group], owner[group], place[group], wanted)
         self.places, self.lanes = lengths.copy(), np.arange(len(ids), dtype=np.int32)
-        return np.concatenate(logits)
 
     def step(self, tokens: Any) -> np.ndarray:
         """One more token for each text, (B): the logits after it, (B, V)."""
@@ -124,54 +120,22 @@ class NativeDecoder:
     def make_more_room(self, lanes: int) -> None:
         """Texts keep their lanes."""
         keys, values, had, used = self.keys, self.values, self.keys.shape[1], int(self.places.max(initial=0))
-        panels = in_panels(used, self.panel)
+        panels = in_panels(used, self.stack.panel)
         self.make_room(lanes)
         self.keys[:, :had, :, :panels] = keys[:, :, :, :panels]
         self.values[:, :had, :, :, :used] = values[:, :, :, :, :used]
 
     def copy_text(self, lane: int, to: int, place: int) -> None:
-        panels = in_panels(place, self.panel)
+        panels = in_panels(place, self.stack.panel)
         self.keys[:, to, :, :panels] = self.keys[:, lane, :, :panels]
         self.values[:, to, :, :, :place] = self.values[:, lane, :, :, :place]
 
     def decode(self, tokens: np.ndarray, lanes: np.ndarray, places: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         """Tokens, each of one text and at its place there, through all blocks; the logits of those that are wanted."""
-        text, vocabulary, threads = self.text, self.vocabulary, self.threads_for(len(tokens))
         x = np.ascontiguousarray(self.emb[tokens] if self.pos is None else self.emb[tokens] + self.pos[places])
-        logits = np.empty((len(wanted), in_panels(vocabulary, self.panel) * self.panel), np.float32)
-        work = Decoding(
-            weights=address(self.weights),
-            rotations=address(self.rotations),
-            keys=address(self.keys),
-            values=address(self.values),
-            x=address(x),
-            logits=address(logits),
-            owner=address(lanes),
-            place=address(places),
-            wanted=address(wanted),
-            tokens=len(tokens),
-            wants=len(wanted),
-            sequences=self.keys.shape[1],
-            slots=self.values.shape[-2],
-            width=text.width,
-            heads=text.heads,
-            hidden=text.hidden,
-            depth=text.depth,
-            vocabulary=vocabulary,
-            activation=ACTIVATIONS[type(text.activation)],
-            threads=threads,
-            eps=text.eps,
-            scale=text.scale,
-        )
-        needed = self.library.gf_decode_space(ctypes.byref(work))
-        if needed > self.space.size:
-            self.space = aligned(needed)
-        work.space = address(self.space)
-        self.library.gf_decode(ctypes.byref(work))
-        return logits[:, :vocabulary]
-
-    def threads_for(self, tokens: int) -> int:
-        return self.threads or (1 if self.weights.size * -(-tokens // 8) < ALONE else cores())
+        if self.rotations is not None and (last := int(places.max(initial=0))) >= len(self.rotations):
+            self.rotations = self.text.rotations(2 * (last + 1))
+        return self.stack.run(x, lanes, places, wanted, (self.keys, self.values), rotations=self.rotations)
 
     def check_tokens(self, tokens: np.ndarray) -> None:
         wrong = tokens[(tokens < 0) | (tokens >= self.vocabulary)]
@@ -192,27 +156,3 @@ class NativeDecoder:
                 f"decoder: prompts of {lengths.min()} to {lengths.max()} tokens came, expected 1 to {most}; "
                 f"the context is {self.context}"
             )
-
-
-def packed(matrices: list[tuple[Any, ...]], panel: int) -> np.ndarray:
-    """Each matrix (K, O) as panels (O / panel, K, panel), padded with zeros, one after the other."""
-    shapes = [shape_in_panels(parts, panel) for parts in matrices]
-    whole, begin = aligned(sum(map(prod, shapes))), 0
-    for parts, shape in zip(matrices, shapes, strict=True):
-        w = np.atleast_2d(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
-        into = whole[begin : begin + prod(shape)].reshape(shape)
-        full = w.shape[1] // panel
-        into[:full] = w[:, : full * panel].reshape(len(w), full, panel).swapaxes(0, 1)
-        into[full:, :, : w.shape[1] % panel] = w[:, full * panel :]
-        begin += into.size
-    return whole
-
-
-def shape_in_panels(parts: tuple[Any, ...], panel: int) -> tuple[int, int, int]:
-    """Of parts that lie side by side; a bias is a matrix of one row."""
-    columns = sum(part.shape[-1] for part in parts)
-    return in_panels(columns, panel), prod(parts[0].shape[:-1]), panel
-
-
-def in_panels(n: int, panel: int) -> int:
-    return -(-n // panel)

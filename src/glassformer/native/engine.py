@@ -3,35 +3,40 @@
 import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import prod
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from glassformer.cores import MOST_THREADS, cores
 from glassformer.errors import EngineError, ShapeError
-from glassformer.layers import Layer
-from glassformer.layers.contract import decayed, param_shapes
+from glassformer.layers import Layer, LoRA
+from glassformer.layers.contract import param_shapes
 from glassformer.losses import CrossEntropy, LabelSmoothing
+from glassformer.names import named_leaves
 from glassformer.native import build
+from glassformer.native.feed import Epoch, Feed, Part, SampleFeed, TextFeed, batch_shape
+from glassformer.native.flat_state import Flat, flattened, spans_of, unflattened
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import Plan, ends
+from glassformer.native.tokens import reads_tokens
 from glassformer.native.write import source
-from glassformer.train.augment import Augment
 from glassformer.train.engines import register_engine
-from glassformer.train.jax_engine import Batches, JaxEngine, State, draws_of, key_of, shifts_of
+from glassformer.train.jax_engine import Batches, JaxEngine, State
+from glassformer.train.optimiser import FROZEN
 from glassformer.train.recipe import Recipe
-from glassformer.train.score import Score, score_of_logits
+from glassformer.train.score import Score, Tally, compiled_tally, score_in_parts, score_of_logits
 from glassformer.train.tasks import Classify
-from glassformer.train.tune import Full
 
 OPTIMISERS = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 EPS = 1e-8  # of Adam, as in optax
+DTYPES = {"uint8_t": np.uint8, "float": np.float32, "int32_t": np.int32}
 SHARDS = 8
+TOKENS_AT_ONCE = 128  # of texts: a product reads its weights once for so many (measured: 64 take a tenth longer)
 CHUNK = 256  # samples that a thread predicts at once
 
 
@@ -39,111 +44,98 @@ class Job(ctypes.Structure):
     """host.h's `job`."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("images", "labels", "order")),
-        *((name, ctypes.c_void_p) for name in ("shifts", "affine", "erased", "rates", "ends")),
-        *((name, ctypes.c_void_p) for name in ("params", "m", "v", "losses", "space")),
+        *((name, ctypes.c_void_p) for name in ("images", "labels", "shares", "order")),
+        *((name, ctypes.c_void_p) for name in ("shifts", "affine", "erased", "rates", "ends", "factors", "decays")),
+        *((name, ctypes.c_void_p) for name in ("params", "m", "v", "ema", "losses", "space")),
         *(
             (name, ctypes.c_int32)
             for name in ("count", "batch", "first", "last", "done", "threads", "shards", "optimiser")
         ),
-        *((name, ctypes.c_float) for name in ("smoothing", "momentum", "eps", "weight_decay", "clip")),
+        *((name, ctypes.c_float) for name in ("smoothing", "momentum", "eps", "clip", "renewed")),
         *((name, ctypes.c_double) for name in ("b1", "b2")),
     )
 
 
-class Epoch(NamedTuple):
-    """What an epoch reads."""
-
-    order: np.ndarray  # (count)
-    shifts: np.ndarray | None  # (count, 2)
-    affine: np.ndarray | None  # (count, 2, 3), which has the shifts in it
-    erased: np.ndarray | None  # (count, 4)
-    rates: np.ndarray  # (steps)
-    epoch: int
-
-
 class NativeEngine:
-    name, block, rounding = "native", 1, 1  # rounding 1: gradients are summed over fixed shards
+    name, block, rounding = "native", 1, 2  # rounding 2: cross-entropy by vectors
 
     def __init__(self, recipe: Recipe, train: Any, notice: build.Notice = print) -> None:
         must_be_covered(recipe)
         self.recipe, self.train = recipe, train
-        inputs, labels = train
-        self.total = len(labels)
+        self.total = recipe.task.count(train)
         self.count = recipe.training.of_an_epoch(self.total)
         self.threads = min(recipe.engine.threads or cores(), MOST_THREADS)
-        self.labels = np.ascontiguousarray(labels, np.int32)
-        self.steps = -(-self.count // recipe.training.batch)
-        samples = samples_at_once(recipe.model, recipe.training.batch)
-        plan = plan_for(recipe.model, samples, rewrites=recipe.engine.rewrites)
-        self.program = Program(build.load(source(plan), notice, tuple(plan.folders)), plan)
-        self.inputs = self.program.inputs(inputs)
-        self.optimiser = recipe.optimiser.transformation(self.steps, recipe.training.epochs)
+        self.steps = -(-self.count // recipe.training.samples_of_update)
+        self.plan = planned(recipe, train)
+        self.program = Program(build.load(source(self.plan), notice, tuple(self.plan.folders)), self.plan)
+        self.feed = self.fed(train)
+        self.optimiser = recipe.learning.transformation(self.steps, recipe.training.epochs)
         self.rates = rates_of(recipe, self.steps)
-        self.ends = ends_of_decay(recipe)
-        self.shards = shards_of(plan, recipe.training.batch)
-        self.space = self.program.space(Job(batch=recipe.training.batch, threads=self.threads, shards=self.shards))
+        self.spans = spans_of(recipe)
+        self.shards = shards_of(self.plan, self.feed.batch)
+        self.space = self.program.space(Job(batch=self.feed.batch, threads=self.threads, shards=self.shards))
+
+    def fed(self, train: Any) -> Feed:
+        if self.plan.words is not None:
+            return TextFeed(self.recipe, train, self.plan.words)
+        inputs, labels = train
+        return SampleFeed(self.recipe, self.program.inputs(inputs), labels, self.steps)
 
     def start(self, params: Any) -> State:
-        return State(params=params, optimiser=self.optimiser.init(params))
+        ema = jax.tree.map(np.array, params) if self.recipe.training.ema else None
+        return State(params=params, optimiser=self.optimiser.init(params), ema=ema)
 
     def place(self, state: Any) -> Any:
         return jax.tree.map(jnp.asarray, state)
 
     def batches(self, orders: list[np.ndarray], epoch: int) -> Epoch:
         """This epoch's samples, in the given order."""
-        rates = self.rates[(epoch - 1) * self.steps : epoch * self.steps]
-        order, rates = np.ascontiguousarray(orders[0], np.int32), np.ascontiguousarray(rates)
-        return Epoch(order, *self.augmentation(epoch), rates, epoch)
-
-    def augmentation(self, epoch: int) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
-        """The very draws of the jax engine: shifts, or affine maps and rectangles."""
-        training = self.recipe.training
-        key, augment, shift = key_of(training.seed, epoch), training.augment, training.shift
-        if augment != Augment():
-            size = self.train[0].shape[1:3]
-            draws = draws_of(key, self.steps, training.batch, size, augment, shift)
-            return None, np.asarray(draws.affine), np.asarray(draws.erased)
-        if not shift:
-            return None, None, None
-        corners = shifts_of(key, self.steps, training.batch, shift)
-        return np.ascontiguousarray(np.asarray(corners).reshape(-1, 2) - shift, np.int32), None, None
+        rates = np.ascontiguousarray(self.rates[(epoch - 1) * self.steps : epoch * self.steps])
+        return self.feed.epoch(orders[0], rates, epoch)
 
     def run(self, state: State, batches: Epoch, first: int, last: int) -> tuple[State, np.ndarray]:
         """Steps `first` to `last` (not included): the new state, and the loss of each step."""
-        flat, losses = Flat(state), np.zeros(self.steps, np.float32)
-        job = self.job(flat, batches, losses, first, last)
-        self.program.library.gf_train(ctypes.byref(job))
-        return flat.state(last - first), losses[first:last].astype(np.float64)
+        flat, found = Flat(state), [np.zeros(0)]
+        for part in self.feed.parts(batches, first, last):
+            losses = np.zeros(part.last, np.float32)
+            job = self.job(flat, part, losses)
+            self.program.library.gf_train(ctypes.byref(job))
+            flat.count += part.last - part.first
+            found.append(losses[part.first :].astype(np.float64))
+        return flat.state(), np.concatenate(found)
 
     def gradient(self, params: Any, batches: Epoch, step: int) -> tuple[float, Any]:
         """Loss and gradient of one step, by themselves."""
         flat, losses = Flat(self.start(params)), np.zeros(1, np.float32)
         gradient = np.zeros_like(flat.params)
-        job = self.job(flat, batches, losses, step, step + 1)
-        self.program.library.gf_gradient(ctypes.byref(job), address(gradient))
+        (part,) = self.feed.parts(batches, step, step + 1)
+        self.program.library.gf_gradient(ctypes.byref(self.job(flat, part, losses)), address(gradient))
         return float(losses[0]), unflattened(gradient, params)
 
-    def job(self, flat: "Flat", batches: Epoch, losses: np.ndarray, first: int, last: int) -> Job:
-        training, optimiser, loss = self.recipe.training, self.recipe.optimiser, self.recipe.loss
+    def job(self, flat: "Flat", part: Part, losses: np.ndarray) -> Job:
+        optimiser, loss = self.recipe.optimiser, self.recipe.loss
         return Job(
-            images=address(self.inputs),
-            labels=address(self.labels),
-            order=address(batches.order),
-            shifts=address(batches.shifts),
-            affine=address(batches.affine),
-            erased=address(batches.erased),
-            rates=address(batches.rates),
-            ends=address(self.ends),
+            images=address(part.inputs),
+            labels=address(part.labels),
+            shares=address(part.shares),
+            order=address(part.order),
+            shifts=address(part.shifts),
+            affine=address(part.affine),
+            erased=address(part.erased),
+            rates=address(part.rates),
+            ends=address(self.spans.ends),
+            factors=address(self.spans.factors),
+            decays=address(self.spans.decays),
             params=address(flat.params),
             m=address(flat.m),
             v=address(flat.v),
+            ema=address(flat.ema),
             losses=address(losses),
             space=address(self.space),
-            count=self.count,
-            batch=training.batch,
-            first=first,
-            last=last,
+            count=part.total,
+            batch=self.feed.batch,
+            first=part.first,
+            last=part.last,
             done=flat.count,
             threads=self.threads,
             shards=self.shards,
@@ -153,8 +145,8 @@ class NativeEngine:
             b1=optimiser.b1,
             b2=optimiser.b2,
             eps=EPS,
-            weight_decay=optimiser.weight_decay if optimiser.name == "adamw" else 0.0,
             clip=optimiser.clip,
+            renewed=1 - self.recipe.training.ema,
         )
 
     def predict(self, params: Any, inputs: np.ndarray) -> np.ndarray:
@@ -162,8 +154,15 @@ class NativeEngine:
         return self.program.predict(flattened(params), inputs, self.threads)
 
     def score(self, params: Any, samples: Any) -> Score:
+        if self.plan.words is not None:
+            return score_in_parts(self.tally, self.recipe.task, params, samples)
         inputs, labels = samples
         return score_of_logits(self.predict(params, inputs), labels)
+
+    @property
+    def tally(self) -> Callable[..., Tally]:
+        count_up = compiled_tally(Recipe(model=self.recipe.model, task=self.recipe.task))
+        return lambda params, *samples: count_up(self.recipe.merged(params), *samples)
 
     def answering(self, params: Any) -> Callable[[np.ndarray], np.ndarray]:
         """The shortest way from one sample to its logits: weights, buffers and their addresses are ready."""
@@ -204,12 +203,13 @@ class Program:
 
     def __init__(self, library: ctypes.CDLL, plan: Plan) -> None:
         self.library = library
-        self.size, self.dtype = plan.input.size, np.uint8 if plan.input.is_bytes else np.float32
+        self.size, self.dtype = plan.input.size, DTYPES[plan.input.c_type]
         self.classes = ends(plan)[0].width
         must_mirror(Job, library.gf_job_size())
         pointer = ctypes.c_void_p
-        library.gf_predict.argtypes = (pointer, pointer, pointer, pointer, ctypes.c_int64)
-        library.gf_predict.restype = None
+        if plan.loss is None:
+            library.gf_predict.argtypes = (pointer, pointer, pointer, pointer, ctypes.c_int64)
+            library.gf_predict.restype = None
         library.gf_training_space.argtypes, library.gf_training_space.restype = (pointer,), ctypes.c_int64
         library.gf_train.argtypes, library.gf_train.restype = (pointer,), None
         library.gf_gradient.argtypes, library.gf_gradient.restype = (pointer, pointer), None
@@ -253,48 +253,6 @@ def must_mirror(struct: type[ctypes.Structure], size: int) -> None:
         )
 
 
-class Flat:
-    """A state as C has it: each part one array of all parameters, in the order of their names."""
-
-    def __init__(self, state: State) -> None:
-        self.template = state
-        self.params = flattened(state.params)
-        trace = part_of(state.optimiser, "trace")
-        self.m = part_of(state.optimiser, "mu") if trace is None else trace
-        self.v = part_of(state.optimiser, "nu")
-        counts = optax.tree_utils.tree_get_all_with_path(state.optimiser, "count")
-        self.count = int(counts[0][1])
-
-    def state(self, steps: int) -> State:
-        """The same state after so many steps, from what C has written."""
-        like, params = self.template.optimiser, self.template.params
-        parts: dict[str, Any] = {"count": np.asarray(self.count + steps, np.int32)}
-        if self.v is not None and self.m is not None:
-            parts |= {"mu": unflattened(self.m, params), "nu": unflattened(self.v, params)}
-        elif self.m is not None:
-            parts |= {"trace": unflattened(self.m, params)}
-        return State(params=unflattened(self.params, params), optimiser=optax.tree_utils.tree_set(like, **parts))
-
-
-def part_of(optimiser: Any, name: str) -> np.ndarray | None:
-    found = optax.tree_utils.tree_get_all_with_path(optimiser, name)
-    return flattened(found[0][1]) if found else None
-
-
-def flattened(tree: Any) -> np.ndarray:
-    """A copy of all leaves, one after the other."""
-    return np.concatenate([np.asarray(leaf, np.float32).ravel() for leaf in jax.tree.leaves(tree)])
-
-
-def unflattened(flat: np.ndarray, like: Any) -> Any:
-    leaves, structure = jax.tree.flatten(like)
-    ends = np.cumsum([np.size(leaf) for leaf in leaves])
-    parts = np.split(flat, ends[:-1])
-    return jax.tree.unflatten(
-        structure, [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
-    )
-
-
 def aligned(*shape: int) -> np.ndarray:
     """Zeros that begin on a line of memory. Where the system has large pages, NumPy asks for them."""
     whole = np.zeros(prod(shape) + 16, np.float32)
@@ -313,13 +271,30 @@ def rates_of(recipe: Recipe, steps: int) -> np.ndarray:
     return np.array(np.broadcast_to(np.asarray(rate(np.arange(steps * epochs)), np.float32), steps * epochs))
 
 
-def ends_of_decay(recipe: Recipe) -> np.ndarray:
-    """Where spans of parameters end that are decayed, not decayed, decayed and so on; the first may be empty."""
-    shapes = param_shapes(recipe.model)
-    sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
-    flags = jax.tree.leaves(decayed(shapes)) if recipe.optimiser.decay == "matrices" else [True] * len(sizes)
-    each = np.repeat(flags, sizes)
-    return np.append(np.flatnonzero(np.diff(each, prepend=True)), len(each)).astype(np.int32)
+def planned(recipe: Recipe, train: Any) -> Plan:
+    model, samples = recipe.model, recipe.training.batch
+    plan = partial(
+        plan_for, model, rewrites=recipe.engine.rewrites, frozen=frozen_of(recipe), adapter=adapter_of(recipe)
+    )
+    if not reads_tokens(model):
+        return plan(samples_at_once(model, samples))
+    batch = batch_shape(recipe, train)
+    tokens = batch.x.shape[1]
+    return plan(max(1, min(samples, TOKENS_AT_ONCE // tokens)), tokens=tokens, padded="keep" in batch.keywords)
+
+
+def adapter_of(recipe: Recipe) -> LoRA | None:
+    """Thin matrices beside the model's own."""
+    if recipe.network is recipe.model:
+        return None
+    if not isinstance(recipe.network, LoRA):
+        raise EngineError(f"the native engine has no {type(recipe.network).__name__} around a model (tune)")
+    return recipe.network
+
+
+def frozen_of(recipe: Recipe) -> frozenset[str]:
+    labels = named_leaves(recipe.learning.labels(param_shapes(recipe.network)))
+    return frozenset(name for name, label in labels.items() if label == FROZEN)
 
 
 def samples_at_once(model: Layer, batch: int) -> int:
@@ -334,29 +309,19 @@ def must_be_covered(recipe: Recipe) -> None:
         raise EngineError(
             f"the native engine has no optimiser {recipe.optimiser.name} (it has {', '.join(OPTIMISERS)})"
         )
-    if recipe.tune != Full():
-        raise EngineError("the native engine trains all of a model (tune)")
-    if recipe.optimiser.named:
-        raise EngineError(
-            "the native engine has one learning rate for all parameters (optimiser.groups, optimiser.freeze)"
-        )
-    if recipe.training.accumulate > 1:
-        raise EngineError("the native engine does not accumulate gradients (training.accumulate)")
-    if recipe.training.ema:
-        raise EngineError("the native engine keeps no averaged weights (training.ema)")
+    if recipe.training.accumulate > 1 and not reads_tokens(recipe.model):
+        raise EngineError("the native engine accumulates gradients of texts only (training.accumulate)")
     if recipe.engine.precision != "float32":
         raise EngineError("the native engine computes in float32 (engine.precision)")
     if recipe.engine.scan:
         raise EngineError("the native engine compiles no program that could be scanned (engine.scan)")
-    plan_for(recipe.model, 1)
-    for what, is_known in (
-        (recipe.task, type(recipe.task) is Classify),
-        (recipe.loss, type(recipe.loss) in (CrossEntropy, LabelSmoothing)),
-    ):
-        if not is_known:
-            raise EngineError(
-                f"the native engine trains classifiers by cross-entropy, and has no {type(what).__name__}"
-            )
+    if recipe.training.steps:
+        raise EngineError("the native engine trains epochs of data in memory (training.steps)")
+    plan_for(recipe.model, 1, adapter=adapter_of(recipe))
+    if type(recipe.loss) not in (CrossEntropy, LabelSmoothing):
+        raise EngineError(f"the native engine trains by cross-entropy, and has no {type(recipe.loss).__name__}")
+    if not reads_tokens(recipe.model) and type(recipe.task) is not Classify:
+        raise EngineError(f"the native engine trains classifiers of images, and has no {type(recipe.task).__name__}")
 
 
 register_engine(NativeEngine)

@@ -38,9 +38,10 @@ def must_be_new(folder: Path) -> None:
 def lower(plan: Plan, node: Node, x: Any) -> tuple[Buffer, Backward]:
     """Write down what a layer computes."""
     kind = type(node.layer)
-    kernel, keywords = kernel_for(kind), [name for name, value in node.keywords.items() if value is not None]
+    kernel = kernel_for(kind)
     if kernel is None:
         raise no_kernel(node)
+    keywords = [name for name, value in node.keywords.items() if value is not None and name not in kernel.keywords]
     if keywords:
         raise EngineError(f"the native engine has no {kind.__name__} with {' and '.join(keywords)} yet ({node.name})")
     if isinstance(x, Input) and not kernel.reads_input:

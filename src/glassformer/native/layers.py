@@ -5,7 +5,6 @@ function from dy to dx that writes down the backward call, as the layer's own `f
 needs its kernel in `c/` and an entry here.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,9 +55,21 @@ def reshape(plan: Plan, node: Node, x: Buffer) -> Lowered:
 @register.kernel(layers.Dropout)
 def dropout(plan: Plan, node: Node, x: Buffer) -> Lowered:
     layer: Any = node.layer
-    if layer.rate:
-        raise EngineError(f"the native engine has no Dropout yet ({node.name})")
-    return x, lambda dy, into: dy
+    if not layer.rate:
+        return x, lambda dy, into: dy
+    if plan.keys is None:
+        raise EngineError(f"the native engine has Dropout in models of texts only ({node.name})")
+    keys, number, words = plan.keys.buffer, plan.keys.layers.index(node.name), plan.keys.buffer.width
+    sizes = (plan.samples, x.rows // plan.samples * x.width, words, number, layer.rate)
+    y = plan.buffer(f"{node.name}.y", *x.shape, over=x)
+    plan.call("dropout_apply", "dropout", (y,), (keys, x), sizes)
+
+    def backward(dy: Buffer, into: Buffer | None) -> Buffer:
+        dx = plan.gradient(x)  # not in place: in a residual, dy is the stream's gradient too
+        plan.call("dropout_apply", "dropout", (dx,), (keys, dy), sizes)
+        return dx
+
+    return y, backward
 
 
 def project(plan: Plan, w: Value, b: Value | None, y: Buffer, x: Buffer) -> Backward:
@@ -66,6 +77,7 @@ def project(plan: Plan, w: Value, b: Value | None, y: Buffer, x: Buffer) -> Back
     weight, bias = plan.param(w), plan.param(b)
     sizes = (x.rows, *w.shape)
     plan.call("linear_forward", "linear", (y,), (weight, bias, x), sizes)
+    thin = project_beside(plan, w, y, x)
 
     def backward(dy: Buffer, into: Buffer | None) -> Buffer:
         into = apart(into, dy)
@@ -73,7 +85,28 @@ def project(plan: Plan, w: Value, b: Value | None, y: Buffer, x: Buffer) -> Back
         reads = (plan.transpose_of(weight), dy)
         plan.call("linear_backward_x", "linear", (dx,), reads, (*sizes, int(into is not None)))
         plan.call("linear_backward_w", "linear", (plan.gradient(weight), plan.gradient(bias)), (x, dy), sizes)
-        return dx
+        return thin(dy, dx)
+
+    return backward
+
+
+def project_beside(plan: Plan, w: Value, y: Buffer, x: Buffer) -> Backward:
+    """y += scale * x @ a @ b, where thin matrices are trained beside w."""
+    beside, (I, O), N = plan.beside(w), w.shape, x.rows  # noqa: E741  -- axis letters
+    if beside is None or plan.adapter is None:
+        return lambda dy, into: into
+    (a, b), R, scale = beside, plan.adapter.rank, plan.adapter.scale
+    hidden = plan.buffer(f"{a.name}.hidden", N, R)
+    plan.call("lora_thin", "lora", (hidden,), (a, x), (N, I, R, scale))
+    plan.call("lora_add", "lora", (y,), (b, hidden), (N, R, O))
+
+    def backward(dy: Buffer, into: Buffer) -> Buffer:
+        dhidden = plan.gradient(hidden)
+        plan.call("lora_thin", "lora", (dhidden,), (plan.transpose_of(b), dy), (N, O, R, scale))
+        plan.call("linear_backward_w", "linear", (plan.gradient(b), None), (hidden, dy), (N, R, O))
+        plan.call("linear_backward_w", "linear", (plan.gradient(a), None), (x, dhidden), (N, I, R))
+        plan.call("lora_add", "lora", (into,), (plan.transpose_of(a), dhidden), (N, R, I))
+        return into
 
     return backward
 
@@ -124,8 +157,8 @@ def class_token(plan: Plan, node: Node, x: Buffer) -> Lowered:
 @register.kernel(layers.Positions)
 def positions(plan: Plan, node: Node, x: Buffer) -> Lowered:
     pos = plan.param(None if node.params is None else node.params.pos)
-    if pos is None or plan.params[pos.name][0] != x.shape[1]:
-        raise EngineError(f"the native engine has trained positions of the sequence's own length only ({node.name})")
+    if pos is None or plan.params[pos.name][0] < int(x.shape[1]):
+        raise EngineError(f"the native engine has trained positions only ({node.name})")
     y = plan.buffer(f"{node.name}.y", *x.shape, over=x)
     plan.call("positions_forward", "positions", (y,), (pos, x), x.shape)
 
@@ -193,78 +226,6 @@ def layer_norm(plan: Plan, node: Node, x: Buffer) -> Lowered:
         sizes = (x.rows, layer.width, int(into is not None))
         plan.call("layer_norm_backward", "layer_norm", writes, (gain, xhat, std_inv, dy), sizes)
         return dx
-
-    return y, backward
-
-
-# (q, k, v, z) -> (dz -> dq, dk, dv): writes down how z is computed, and returns how gradients are.
-Attend = Callable[[Buffer, Buffer, Buffer, Buffer], Callable[[Buffer], tuple[Buffer, Buffer, Buffer]]]
-
-
-@register.kernel(layers.SelfAttention)
-def self_attention(plan: Plan, node: Node, x: Buffer) -> Lowered:
-    B, T, H, D, scale = heads_of(node, x)
-    name, sizes = node.name, (B, T, T, H, D, scale)
-    if node.layer.multi_head.attend.plain.dropout:  # pyright: ignore[reportAttributeAccessIssue]
-        raise EngineError(f"the native engine has no Dropout yet ({name}.drop)")
-
-    def attend(q: Buffer, k: Buffer, v: Buffer, z: Buffer) -> Any:
-        pattern = plan.buffer(f"{name}.pattern", B, H, T, f"PADDED({T})")
-        work = plan.buffer(f"{name}.transposed", D, f"PADDED({T})")
-        plan.call("attention_forward", "attention", (z, pattern, work), (q, k, v), sizes)
-
-        def backward(dz: Buffer) -> tuple[Buffer, Buffer, Buffer]:
-            dq, dk, dv = (plan.gradient(part) for part in (q, k, v))
-            transposed = plan.buffer(f"{name}.transposed_v", D, f"PADDED({T})")
-            dscores = plan.buffer(f"d{name}.scores", T, f"PADDED({T})")
-            writes = (dq, dk, dv, transposed, dscores)
-            plan.call("attention_backward", "attention", writes, (q, k, v, pattern, dz), sizes)
-            return dq, dk, dv
-
-        return backward
-
-    return projected_attention(plan, node, x, attend)
-
-
-def heads_of(node: Node, x: Buffer) -> tuple[int, int, int, int, float]:
-    """B, T, H, D, and what scores are multiplied by."""
-    heads: Any = node.layer.multi_head  # pyright: ignore[reportAttributeAccessIssue]
-    if not isinstance(heads, layers.MultiHeadAttention) or heads.head_width is not None:
-        raise EngineError(f"C has heads of width C / H, with keys of their own, only ({node.name})")
-    scale = scale_of(heads, "C", node.name)
-    B, T, C = map(int, x.shape)
-    D = C // heads.heads
-    return B, T, heads.heads, D, D**-0.5 if scale is None else scale
-
-
-def scale_of(heads: layers.MultiHeadAttention, what: str, name: str) -> float | None:
-    """Of plain attention; other ways are computed plainly where that gives the same numbers."""
-    attend = heads.attend.plain
-    if not isinstance(attend, layers.Attention):
-        raise EngineError(f"{what} has no {attend.called} yet ({name})")
-    if attend.scale is not None and attend.scale <= 0:
-        raise EngineError(f"{what} has attention with a scale above 0 only ({name})")
-    return attend.scale
-
-
-def projected_attention(plan: Plan, node: Node, x: Buffer, attend: Attend) -> Lowered:
-    """What stands around attention: queries, keys and values, and the output projection."""
-    name, weights = node.name, node.params
-    q, k, v, z = (plan.buffer(f"{name}.{part}", *x.shape) for part in ("q", "k", "v", "z"))
-    to_q = project(plan, weights.w_q, weights.b_q, q, x)
-    to_k = project(plan, weights.w_k, weights.b_k, k, x)
-    to_v = project(plan, weights.w_v, weights.b_v, v, x)
-    attend_backward = attend(q, k, v, z)
-    y, to_y = z, None
-    if weights.w_o is not None:
-        y = plan.buffer(f"{name}.y", *x.shape)
-        to_y = project(plan, weights.w_o, weights.b_o, y, z)
-
-    def backward(dy: Buffer, into: Buffer | None) -> Buffer:
-        dq, dk, dv = attend_backward(to_y(dy, None) if to_y else dy)
-        dx = to_q(dq, into)
-        to_k(dk, dx)
-        return to_v(dv, dx)
 
     return y, backward
 

@@ -12,31 +12,54 @@ import jax
 import numpy as np
 
 from glassformer.errors import EngineError
-from glassformer.layers import Layer, MeanPool
+from glassformer.layers import Embedding, Layer, LoRA, MeanPool
 from glassformer.layers.contract import param_shapes
 from glassformer.names import named_leaves
+from glassformer.native import text_layers  # noqa: F401  -- registers what text models are made of
 from glassformer.native.kernels import kernel_for, lower, no_kernel
 from glassformer.native.layers import PooledEarly, add, commutes
-from glassformer.native.plan import Backward, Buffer, Input, Plan
+from glassformer.native.plan import Adapter, Backward, Buffer, Input, Param, Plan
+from glassformer.native.tokens import graph_of, reads_tokens, take_in
 from glassformer.structure import Node, Sum, Value, structure
 
 Part = Node | Sum
 Step = tuple[Node, Backward] | tuple[Sum, None]
 
 
-def plan_for(model: Any, samples: int, *, rewrites: bool = True, training: bool = True) -> Plan:
+def plan_for(
+    model: Any,
+    samples: int,
+    *,
+    rewrites: bool = True,
+    training: bool = True,
+    tokens: int | None = None,
+    padded: bool = False,
+    frozen: frozenset[str] = frozenset(),
+    adapter: LoRA | None = None,
+) -> Plan:
     """Everything the model computes for a group of samples: from what comes in to logits, and back.
 
-    `rewrites` are exact (docs/native.md); without them, the calls are those of the Python model.
+    `rewrites` are exact (docs/native.md); without them, the calls are those of the Python model. Texts are of so many
+    `tokens`, or of the whole context, and may be `padded`. Weights that are `frozen` have no gradient. An `adapter` has
+    the model inside, and weights beside its own.
     """
-    given = input_of(model)
-    graph = structure(model)
-    steps = list(steps_of((graph,), rewrites=rewrites))
-    plan = Plan(samples, params_of(model), given, title_of(graph))
-    values = {graph.x: taken_in(plan)}
+    beside = None if adapter is None else Adapter(frozenset(adapter.names), adapter.rank, adapter.scale)
+    params = params_of(adapter or model)
+    if reads_tokens(model):
+        graph, words = graph_of(model, tokens, padded=padded)
+        steps = list(steps_of((graph,), rewrites=rewrites))
+        plan = Plan(samples, params, words.input, title_of(graph), frozen, beside)
+        take_in(plan, graph, words)
+    else:
+        given, graph = input_of(model), structure(model)
+        steps = list(steps_of((graph,), rewrites=rewrites))
+        plan = Plan(samples, params, given, title_of(graph), frozen, beside)
+        plan.values[graph.x] = taken_in(plan)
+    values, plan.output = plan.values, graph.y if training else None
     done = [forward(plan, step, values) for step in steps]
-    if not isinstance(graph.y, Value) or len(graph.y.shape) != 2:
-        raise EngineError(f"the native engine has models with one row of logits a sample, not {graph.y}")
+    must_read_all(plan)
+    if not isinstance(graph.y, Value) or len(graph.y.shape) < 2:
+        raise EngineError(f"the native engine has models with rows of logits, not {graph.y}")
     plan.logits = cast(Buffer, values[graph.y])
     plan.logits.name = "logits"
     if training:
@@ -45,6 +68,14 @@ def plan_for(model: Any, samples: int, *, rewrites: bool = True, training: bool 
         backward(plan, done, {graph.y: plan.dlogits}, values)
     plan.close()
     return plan
+
+
+def must_read_all(plan: Plan) -> None:
+    """Of the thin matrices: beside a table of symbols, say, they would be left out."""
+    read = {used.name for call in plan.forward for used in call.reads if isinstance(used, Param)}
+    left = [name for name in sorted(plan.adapter.names if plan.adapter else ()) if f"a.{name}" not in read]
+    if left:
+        raise EngineError(f"the native engine has LoRA of matrices that are multiplied with, and {left[0]} is another")
 
 
 def steps_of(parts: Iterable[Part], *, rewrites: bool) -> Iterator[Part]:
@@ -87,7 +118,7 @@ def forward(plan: Plan, part: Part, values: dict[Value, Any]) -> Step:
         return part, None
     if not isinstance(part.y, Value):
         raise EngineError(f"the native engine has layers with one result only, and {part.name} has several")
-    x = jax.tree.map(lambda value: values[value] if value in values else plan.param(value), part.x)
+    x = jax.tree.map(lambda value: values[value] if value in values else plan.operand(value), part.x)
     values[part.y], backward = lower(plan, part, x)
     return part, backward
 
@@ -129,8 +160,8 @@ def trained_by(plan: Plan, parts: list[Part]) -> set[Value]:
     """Values that depend on a weight that is trained: those that have a gradient."""
     trained: set[Value] = set()
     for part in parts:
-        weights = [] if isinstance(part, Sum) else jax.tree.leaves(part.params)
-        if any(plan.is_trained(weight.param) for weight in weights) or trained.intersection(read_by(part)):
+        weights = [] if isinstance(part, Sum) else jax.tree.leaves((part.params, part.x))
+        if any(map(plan.learns, weights)) or trained.intersection(read_by(part)):
             trained.add(part.y)
     return trained
 
@@ -145,7 +176,9 @@ def input_of(model: Any) -> Input:
     x = model.example(1)
     if not isinstance(x, jax.ShapeDtypeStruct) or not (x.dtype == np.uint8 or np.issubdtype(x.dtype, np.floating)):
         name, reads = type(model).__name__, model.input.reads
-        raise EngineError(f"the native engine reads images and rows of numbers, and {name} reads {reads}")
+        embed = structure(model).first(Embedding)
+        missing = f": no Embedding yet ({embed.name})" if embed else ""
+        raise EngineError(f"the native engine reads images and rows of numbers, and {name} reads {reads}{missing}")
     return Input(x.shape[1:], is_bytes=x.dtype == np.uint8)
 
 
@@ -159,5 +192,7 @@ def taken_in(plan: Plan) -> Input | Buffer:
 
 
 def title_of(graph: Node) -> str:
-    shape = "x".join(map(str, graph.x.shape[1:]))
-    return f"{type(graph.layer).__name__} for {'images' if len(graph.x.shape) == 4 else 'rows'} of {shape}"
+    shape, kind = "x".join(map(str, graph.x.shape[1:])), type(graph.layer).__name__
+    if np.issubdtype(graph.x.dtype, np.integer) and len(graph.x.shape) == 2:
+        return f"{kind} for texts of {shape} tokens"
+    return f"{kind} for {'images' if len(graph.x.shape) == 4 else 'rows'} of {shape}"

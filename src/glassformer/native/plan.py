@@ -5,16 +5,21 @@ alive together share bytes, so a sample stays in the fastest cache, and a forwar
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, overload
+
+import numpy as np
 
 from glassformer.errors import EngineError
 from glassformer.structure import Value
 
 ALIGNED = 16  # floats: buffers begin on a cache line
 LARGE = 1 << 16  # floats: a weight whose gradient is not copied for every shard of samples (c/host.h)
+LARGE_TABLE = 1 << 20  # floats: the same of a table of symbols; its logits are never all there (c/head_loss.h)
+TABLE_PIECE, HEAD_TOKENS = 64, 128  # rows of it that are taken at a time, and tokens: c/table_part.h, c/head_loss.h
+BY_ROWS = {"embedding_backward": "embedding_rows", "head_loss_backward": "head_loss_rows"}  # gradients of tables
 
 Size = int | float | str  # a str is C: `PADDED(49)`
 
@@ -71,7 +76,8 @@ class Input:
     """What the samples are, one of them: a call that reads it is made for each sample of the group."""
 
     shape: tuple[int, ...]
-    is_bytes: bool  # else floats
+    is_bytes: bool  # else floats, or
+    is_words: bool = False  # 32-bit integers: token ids, and what comes with them (tokens.py)
 
     @property
     def size(self) -> int:
@@ -79,7 +85,7 @@ class Input:
 
     @property
     def c_type(self) -> str:
-        return "uint8_t" if self.is_bytes else "float"
+        return "int32_t" if self.is_words else "uint8_t" if self.is_bytes else "float"
 
 
 Operand = Buffer | Param | Constant | Input
@@ -104,6 +110,23 @@ class Call:
         return [used for used in self.operands if isinstance(used, Buffer)]
 
 
+@dataclass(frozen=True)
+class Keys:
+    """Where the keys of dropout lie: of each sample its place in the batch, then two words for each layer."""
+
+    buffer: Buffer
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """Thin matrices that are trained beside some weights (layers/lora.py). The model's own are then called base.…"""
+
+    names: frozenset[str]  # of these weights
+    rank: int
+    scale: float
+
+
 # (dy, into) -> dx, writing its calls down. `into` has a part of x's gradient already, or is None; it may be dy itself.
 # Who can add to it returns it; dx is added to it otherwise.
 Backward = Callable[[Buffer, Any], Any]
@@ -115,11 +138,19 @@ class Plan:
     params: dict[str, tuple[int, ...]]  # shapes by name, in the order in which they lie
     input: Input = Input((), is_bytes=True)
     title: str = ""
+    frozen: frozenset[str] = frozenset()  # weights that stay as they are
+    adapter: Adapter | None = None
     forward: list[Call] = field(default_factory=list)
     backward: list[Call] = field(default_factory=list)
     columns: list[Call] = field(default_factory=list)  # gradients of large weights, after all samples are through
+    rows: list[Call] = field(default_factory=list)  # and of large tables
+    loss: Call | None = None  # where the last layer's logits are never all there: it and the loss
+    output: Value | None = None  # what the model gives, where it is trained
     buffers: list[Buffer] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)  # of headers that are not glassformer's own
+    values: dict[Value, Any] = field(default_factory=dict)  # the buffers in which values of the structure lie
+    words: Any = None  # of a row, where samples are texts (tokens.py)
+    keys: "Keys | None" = None  # of layers that drop out
     logits: Buffer | None = None
     dlogits: Buffer | None = None
     backwards: bool = False  # calls are now those of the backward pass
@@ -143,7 +174,21 @@ class Plan:
             return None
         if not value.param:
             raise EngineError(f"the native engine reads weights as they are, and {value} is computed from them")
-        return Param(value.param)
+        return Param(self.named(value.param))
+
+    def named(self, weight: str) -> str:
+        """What the model calls so."""
+        return weight if self.adapter is None else f"base.{weight}"
+
+    def beside(self, weight: Value) -> tuple[Param, Param] | None:
+        """The thin matrices beside a weight."""
+        if self.adapter is None or weight.param not in self.adapter.names:
+            return None
+        return Param(f"a.{weight.param}"), Param(f"b.{weight.param}")
+
+    def operand(self, value: Value) -> Any:
+        """What an entry is given for a value that no call has made: a weight, or integers written in the model."""
+        return value if not value.param and np.issubdtype(value.dtype, np.integer) else self.param(value)
 
     @overload
     def gradient(self, x: Buffer, over: Buffer | None = None) -> Buffer: ...
@@ -157,8 +202,17 @@ class Plan:
             return self._made(Buffer("", x.shape, over=over, of=x))
         return None if x is None or not self.is_trained(x.name) else Param(x.name, "d")
 
+    def constant(self, name: str, values: Any) -> Constant:
+        """Numbers that are written into the program; the same ones once."""
+        numbers = tuple(map(float, np.asarray(values).ravel()))
+        return next((made for made in self.constants if made.values == numbers), Constant(name, numbers))
+
     def is_trained(self, name: str) -> bool:
-        return True
+        return name not in self.frozen
+
+    def learns(self, value: Value) -> bool:
+        """Whether it is a weight that is trained, or one beside which something is."""
+        return bool(value.param) and (self.is_trained(self.named(value.param)) or self.beside(value) is not None)
 
     def transpose_of(self, weight: Param) -> Param:
         """For kernels that read a weight by columns. It is made once a step."""
@@ -177,7 +231,8 @@ class Plan:
 
     @property
     def calls(self) -> list[Call]:
-        return [*self.forward, *self.backward, *self.columns]
+        loss = [] if self.loss is None else [self.loss]
+        return [*self.forward, *loss, *self.backward, *self.columns, *self.rows]
 
     @property
     def transposed(self) -> list[str]:
@@ -192,8 +247,7 @@ class Plan:
     def close(self) -> None:
         """All calls are written down: leave out what nobody reads, and see which buffers take another one's place."""
         self.backward = live(self.backward)
-        self.columns = [call for call in self.backward if self.is_large(call)]
-        self.backward = [call for call in self.backward if call not in self.columns]
+        self.defer()
         for time, call in enumerate(self.calls):
             for used in call.buffers:
                 for one in (used, used.root):
@@ -207,9 +261,48 @@ class Plan:
         name_buffers(self)
         self.buffers = [buffer for buffer in self.buffers if buffer.base is None]
 
+    def defer(self) -> None:
+        """Gradients of large weights and tables come last. What they read is copied where a later call writes over it,
+        or adds to it: the gradient of a residual stream."""
+        now: list[Call] = []
+        copies: dict[tuple[Buffer, int], Buffer] = {}
+        for time, call in enumerate(self.backward):
+            if not self.is_large(call):
+                now.append(call)
+                continue
+            reads = []
+            for used in call.reads:
+                after = [later for later in self.backward[time:] if not self.is_large(later)]
+                changed = isinstance(used, Buffer) and used.root in {w.root for one in after for w in written(one)}
+                if isinstance(used, Buffer) and changed:
+                    key = used.root, len(after)  # the same until the next call that could change it
+                    if key not in copies:
+                        copies[key] = self._made(Buffer("", used.shape, of=used.of or used))
+                        now.append(Call("copy_forward", "copy", (copies[key],), (used,), (used.rows * used.width,)))
+                    used = copies[key]
+                reads.append(used)
+            later = replace(call, kernel=BY_ROWS.get(call.kernel, call.kernel), reads=tuple(reads))
+            (self.rows if call.kernel in BY_ROWS else self.columns).append(later)
+        self.backward = now
+
     def is_large(self, call: Call) -> bool:
         weight = call.writes[0]
-        return call.kernel == "linear_backward_w" and prod(self.params[weight.name]) >= LARGE  # pyright: ignore[reportOptionalMemberAccess]
+        if call.kernel == "linear_backward_w":
+            return weight is not None and prod(self.params[weight.name]) >= LARGE
+        return call.kernel in BY_ROWS and (weight is None or self.is_large_table(weight.name))
+
+    def is_large_table(self, name: str) -> bool:
+        return prod(self.params[name]) >= LARGE_TABLE
+
+    @property
+    def apart(self) -> set[str]:
+        """Weights whose gradient has no copy in the shards of samples."""
+        after = {one.name for call in (*self.columns, *self.rows) for one in call.writes if one}
+        return after - {one.name for call in self.backward for one in call.writes if isinstance(one, Param)}
+
+
+def written(call: Call) -> list[Buffer]:
+    return [used for used in call.writes if isinstance(used, Buffer)]
 
 
 def live(calls: list[Call]) -> list[Call]:
@@ -258,9 +351,11 @@ def word(name: str) -> str:
 
 
 def padded(size: Size, lanes: int) -> int:
-    """The number that C's PADDED(n) gives with this many lanes."""
+    """The number that C's PADDED(n) gives with this many lanes, or SOURCES(n), which takes two vectors at once."""
     if isinstance(size, str):
-        size = -(-int(size.removeprefix("PADDED(").removesuffix(")")) // lanes) * lanes
+        kind, _, count = size.removesuffix(")").partition("(")
+        whole = lanes * (2 if kind == "SOURCES" else 1)
+        size = -(-int(count) // whole) * whole
     return int(size)
 
 

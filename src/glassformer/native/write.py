@@ -6,13 +6,28 @@ from typing import NamedTuple
 
 from glassformer.layers import Layer
 from glassformer.native.lower import plan_for
-from glassformer.native.plan import Buffer, Call, Constant, Input, Operand, Param, Plan, Size, ends, place, word
+from glassformer.native.plan import (
+    HEAD_TOKENS,
+    TABLE_PIECE,
+    Buffer,
+    Call,
+    Constant,
+    Input,
+    Operand,
+    Param,
+    Plan,
+    Size,
+    ends,
+    place,
+    word,
+)
 
 LARGEST = 3.4028235e38  # finite number of 32 bits
 IN_NAMES = str.maketrans({".": "p", "-": "m", "+": "", "(": "", ")": ""})
 LANES = 16  # the widest there are; places fit for any fewer
 COLUMNS = 64  # of a large weight, whose gradient a thread computes at once; more, where there would be more parts than
 MOST_PARTS = 2048
+MOST_TABLE_PARTS = 1024  # the same of tables; together fewer than a phase has items (c/phases.h)
 
 
 def source_of(model: Layer, samples: int, *, rewrites: bool = True) -> str:
@@ -25,6 +40,9 @@ def source(plan: Plan) -> str:
     parts = [
         f"/* {plan.title}: {samples} sample{'s' * (samples > 1)} at a time. Generated; the kernels are in c/. */",
         *([] if plan.input.is_bytes else [f"#define GF_INPUT {plan.input.c_type}"]),
+        *([f"#define GF_LABELS {labels_of(plan)} /* of a sample */"] if labels_of(plan) > 1 else []),
+        *(["#define GF_HEAD_LOSS /* the logits are never all there */"] if plan.loss else []),
+        *(["#define GF_TABLES /* large ones */"] if plan.rows else []),
         includes(plan),
         sizes(plan, arena),
         weights(plan),
@@ -38,6 +56,8 @@ def source(plan: Plan) -> str:
         backward(plan),
         summed(plan),
         columns(plan),
+        *([loss(plan.loss)] if plan.loss else []),
+        *([rows(plan)] if plan.rows else []),
         "#endif",
         '#include "host.h"',
     ]
@@ -67,6 +87,11 @@ def sizes(plan: Plan, arena: int) -> str:
         "COLUMN_PARTS": sum(part.parts for part in columns_of(plan)),
     }
     return "enum {\n" + "\n".join(f"    {name} = {value}," for name, value in values.items()) + "\n};"
+
+
+def labels_of(plan: Plan) -> int:
+    """Rows of logits of a sample."""
+    return ends(plan)[0].rows // plan.samples
 
 
 def weights(plan: Plan) -> str:
@@ -112,7 +137,11 @@ def instance(call: Call) -> str:
         if used is None:
             arguments.append("NULL")
             continue
-        name = ("bytes" if used.is_bytes else "values") if isinstance(used, Input) else f"x{i}"
+        name = (
+            ("bytes" if used.is_bytes else "words" if used.is_words else "values")
+            if isinstance(used, Input)
+            else f"x{i}"
+        )
         kind = f"const {used.c_type}" if isinstance(used, Input) else "const " * (i >= len(call.writes)) + "float"
         pointers.append(f"{kind} *{name}")
         arguments.append(name)
@@ -147,8 +176,8 @@ def backward(plan: Plan) -> str:
 
 
 def summed(plan: Plan) -> str:
-    """Which parameters have a gradient in every shard of samples: all but the large weights and their biases."""
-    apart, ranges, offset = {one.name for call in plan.columns for one in call.writes if one}, [], 0
+    """Which parameters have a gradient in every shard of samples: all but large weights, their biases, and tables."""
+    apart, ranges, offset = plan.apart, [], 0
     for name, shape in plan.params.items():
         if name not in apart and ranges and ranges[-1][1] == offset:
             ranges[-1][1] += prod(shape)
@@ -214,6 +243,63 @@ def columns(plan: Plan) -> str:
     return "\n".join([*instances, "", head, "{", *loop, *lines, "    }", "}"])
 
 
+def loss(call: Call) -> str:
+    """The last layer and the loss of a group of samples, together."""
+    given = "float *a, const float *p, const int32_t *labels, const float *share, float smoothing"
+    values = ", ".join([spelled_all(call), "labels", "share", *map(number, call.sizes), "smoothing"])
+    return f"static float loss_of_group({given})\n{{\n    return {call.kernel}({values});\n}}"
+
+
+def tables_of(plan: Plan) -> dict[str, list[Call]]:
+    """The calls that add to the gradient of each large table; of one that is frozen, to that of its bias."""
+    found: dict[str, list[Call]] = {}
+    for call in plan.rows:
+        found.setdefault(next(one.name for one in call.writes if one), []).append(call)
+    return found
+
+
+def rows(plan: Plan) -> str:
+    """Gradients of large tables: some of their rows, over all groups of samples."""
+    lines, begin, counts = [], 0, {name: plan.params[name][0] for name in tables_of(plan)}
+    at_once = TABLE_PIECE * ceil(sum(counts.values()) / (TABLE_PIECE * MOST_TABLE_PARTS))
+    for name, count in counts.items():
+        end = begin + ceil(count / at_once)
+        lines += [
+            f"    {'else ' * bool(lines)}if (part < {end}) {{",
+            f"        const int from = {at_once} * (part - {begin}), to = from + {at_once};",
+            f"        for (rows->first = from; rows->first < to && rows->first < {count}; rows->first += TABLE_PIECE)",
+            f"            rows_of_{word(name)}(g, p, arenas, groups, rows);",
+            "    }",
+        ]
+        begin = end
+    widths = [int(call.sizes[1]) + HEAD_TOKENS for call in plan.rows if call.kernel == "head_loss_rows"]
+    sizes = f"enum {{ TABLE_PARTS = {begin}, TABLE_WORK = {max(widths, default=0) * TABLE_PIECE} }};"
+    given = "float *g, const float *p, const float *arenas, int groups"
+    head = f"static void take_rows({given}, int part, table_part *rows)"
+    each = [rows_of(plan, name, calls, given) for name, calls in tables_of(plan).items()]
+    return "\n\n".join([sizes, *each, "\n".join([head, "{", *lines, "}"])])
+
+
+def rows_of(plan: Plan, name: str, calls: list[Call], given: str) -> str:
+    lines = [f"static void rows_of_{word(name)}({given}, const table_part *rows)", "{", "    (void)p;"]
+    for one in dict.fromkeys(used for call in calls for used in call.writes if used):
+        if one.name in plan.apart:
+            count, width = plan.params[one.name][0], prod(plan.params[one.name][1:])
+            lines.append(f"    clear_rows({spelled(one)}, {count}, {width}, rows);")
+    lines += [
+        "    for (int group = 0; group < groups; group++) {",
+        "        const float *a = arenas + (size_t)group * ARENA;",
+        *(f"        {call.kernel}({spelled_all(call)}, {', '.join(map(number, call.sizes))}, rows);" for call in calls),
+        "    }",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def spelled_all(call: Call) -> str:
+    return ", ".join("NULL" if one is None else spelled(one) for one in call.operands)
+
+
 def statement(call: Call, plan: Plan) -> str:
     """A call; one that reads the samples as they come, for each of them."""
     used = [value for value in call.operands if value is not None]
@@ -227,6 +313,8 @@ def own_part(used: Operand, plan: Plan) -> str:
     """Where one sample's part of a buffer begins."""
     if not isinstance(used, Buffer):
         return ""
+    if any(isinstance(size, str) for size in used.root.shape):  # padded: as long as the processor's vectors make it
+        return f" + i * {' * '.join(map(str, used.root.shape[1:]))}"
     floats = used.root.floats(LANES) // plan.samples
     return f" + i * {'PIXELS' if floats == plan.input.size else floats}"
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from glassformer.layers.contract import keywords, keywords_for
+from glassformer.predict.encoding import head_of, native_encoder
 from glassformer.predict.reading import Reading, check_lengths, context_of, tokeniser_of
 from glassformer.train.tasks.sequences import filled, framed
 
@@ -30,7 +31,17 @@ def inside(reading: Reading) -> slice:
 
 def logits_of(run: "Run", readings: list[Reading], rows: list[list[int]]) -> list[np.ndarray]:
     """What the model makes of each row; places behind its end are there, and mean nothing."""
-    return computed(run, readings, rows, forward, context_of(run))
+    encoder = native_encoder(run)
+    if encoder is None:
+        return computed(run, readings, rows, forward, context_of(run))
+    check_lengths(readings, rows, context_of(run))
+    values, make, found = encoder.encode(rows), head_of(encoder), list[Any]([None] * len(rows))
+    for numbers, copies in in_batches(rows, partial(room, most=context_of(run))):
+        longest = room(max(len(rows[i]) for i in numbers), context_of(run))
+        padded = np.stack([np.pad(values[i], ((0, longest - len(values[i])), (0, 0))) for i in copies])
+        for i, one in zip(numbers, np.asarray(make(run.params, padded)), strict=False):  # there may be copies behind
+            found[i] = one
+    return found
 
 
 def computed(

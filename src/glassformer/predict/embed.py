@@ -20,9 +20,10 @@ from glassformer.errors import DataError, SettingError
 from glassformer.layers.contract import keywords_for
 from glassformer.names import recording, visiting
 from glassformer.predict.batches import computed
-from glassformer.predict.reading import context_of, encoded, named, tokeniser_of
+from glassformer.predict.encoding import native_encoder
+from glassformer.predict.reading import check_lengths, context_of, encoded, named, tokeniser_of
 from glassformer.structure import Node, Value, structure
-from glassformer.train.tasks import Answering, Embed, NextToken, Vectors
+from glassformer.train.tasks import Embed, NextToken, Prompted, Vectors
 from glassformer.train.tasks.embed import Pooling, check_pooling
 from glassformer.train.tasks.sequences import framed
 
@@ -64,10 +65,18 @@ def embed(
     readings = [encoded(run, *one) for one in named(check_texts(inputs), "text")]
     most = min(usual.longest or context_of(run), context_of(run))
     # a run that goes on with texts has learned them without a frame
-    frame = list if isinstance(run.recipe.task, NextToken | Answering) else partial(framed, tokeniser_of(run))
+    frame = list if isinstance(run.recipe.task, NextToken | Prompted) else partial(framed, tokeniser_of(run))
     room = most - len(frame([]))
     rows = [frame(one.ids[:room] if cut else one.ids) for one in readings]
-    return np.stack(computed(run, readings, rows, compute, most, listener))
+    encoder = native_encoder(run, value) if len(value.shape) == 3 else None
+    if encoder is None:
+        return np.stack(computed(run, readings, rows, compute, most, listener))
+    check_lengths(readings, rows, most)
+    found = encoder.encode(rows, listener)
+    pooled = np.stack([one[0] if how["pooling"] == "first" else one.mean(axis=0) for one in found])
+    if not compute.keywords["normalise"]:
+        return pooled
+    return pooled / np.maximum(np.linalg.norm(pooled, axis=-1, keepdims=True), SMALLEST)
 
 
 def check_texts(inputs: Any) -> list[str]:

@@ -9,7 +9,7 @@ from glassformer.data.text_sources import load_texts
 from glassformer.data.texts import Example, Texts
 from glassformer.errors import DataError
 from glassformer.predict.reading import context_of, must_answer, tokeniser_of
-from glassformer.train.tasks import Answering, Classify, Masked, NextToken, Translate
+from glassformer.train.tasks import Classify, Masked, NextToken, Prompted, Translate
 
 if TYPE_CHECKING:
     from glassformer.predict.run import Run
@@ -41,7 +41,7 @@ def expected_of(run: "Run", texts: Texts, example: Example) -> Any:
     task = run.recipe.task
     if isinstance(task, Classify):
         return texts.classes[example.label] if example.label >= 0 else None
-    if isinstance(task, Translate | Answering):
+    if isinstance(task, Translate | Prompted):
         return example.target
     parts = [
         {"name": name, "text": example.text[start:end], "start": start, "end": end}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +13,23 @@ import numpy as np
 
 from glassformer.data import Dataset
 from glassformer.data import load as load_data
+from glassformer.data.chat_template import Message
 from glassformer.data.dataset import IMAGES, ROWS, TEXTS
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.errors import CheckpointError, DataError
+from glassformer.generate.engines import Engine
+from glassformer.generate.text import OnText, Writing
 from glassformer.models.images import Images
 from glassformer.models.model import Network
+from glassformer.native.build import Notice
+from glassformer.native.encoder import NativeEncoder
+from glassformer.native.packed_weights import Kind
 from glassformer.predict.answers import Answer
+from glassformer.predict.chat import ChatWriter
 from glassformer.predict.embed import embed
 from glassformer.predict.reading import must_answer, tokeniser_of
 from glassformer.predict.texts import predict_texts
+from glassformer.predict.writer import Writer, Written, generate, sampling_for
 from glassformer.probabilities import softmax
 from glassformer.reading import read_json
 from glassformer.train.recipe import Recipe
@@ -70,6 +78,8 @@ class Run:
     params: Any
     classes: tuple[str, ...]
     tokeniser: Tokeniser | None = None  # None: it reads no texts
+    engine: Engine = "auto"  # that embeds and answers texts; auto: C for an encoder on a CPU
+    notice: Notice = print  # hears what is worth knowing of it
 
     @property
     def model(self) -> Network:
@@ -97,6 +107,11 @@ class Run:
         if not isinstance(found, dict):
             raise CheckpointError(f"{file}: damaged: {found!r:.60} came, expected results by name")
         return found
+
+    @cached_property
+    def encoder(self) -> NativeEncoder:
+        """In C; refuses, by name, what has no C twin."""
+        return NativeEncoder(cast(Any, self.model), self.params, notice=self.notice)
 
     @cached_property
     def compiled_logits(self) -> Any:
@@ -179,6 +194,55 @@ class Run:
         """What its task makes of each text, or of each row of numbers: "5.1,3.5,1.4,0.2"."""
         return predict_texts(self, texts)
 
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        length: int | None = None,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        engine: Engine = "auto",
+        weights: Kind = "float32",
+        on_text: OnText | None = None,
+        **sampling: Any,
+    ) -> list[Written]:
+        """What it writes behind each prompt, or, if it answers prompts, its answers: text, tokens, why it stopped.
+
+        length      tokens at most; None: 200, or what an answer has room for
+        seed        of the first prompt, of the second one more, …: each gives the same text alone
+        stop        texts to end before
+        weights     float32, bf16 or int8: what the native engine reads them as
+        on_text     is told each piece of text as it comes: (number of the prompt, piece)
+        sampling    temperature, top_k, top_p, min_p, repetition_penalty, logit_bias, greedy (generate/sampling.py)
+
+        The decoder is made anew with each call; to ask often, keep a `glassformer.predict.writer.Writer`.
+        """
+        drawn, writer = sampling_for(self, **sampling), Writer(self, engine, weights=weights)
+        how = Writing(writer.usual_length if length is None else length, drawn, seed, stop)
+        return generate(writer, prompts, how, on_text)
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        template: str = "",
+        length: int | None = None,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        engine: Engine = "auto",
+        on_text: Callable[[str], None] | None = None,
+        **sampling: Any,
+    ) -> Written:
+        """The assistant's answer to a conversation: [{"role": "user", "content": "Hello!"}].
+
+        template    chatml, a file, or a template itself; nothing: the run's own
+        on_text     is told each piece of the answer as it comes
+        The rest is as for `generate`. To go on talking, keep a `glassformer.predict.chat.ChatWriter`.
+        """
+        drawn, writer = sampling_for(self, **sampling), ChatWriter(self, template, engine=engine)
+        how = Writing(writer.usual_length if length is None else length, drawn, seed, stop)
+        return writer.reply(messages, how, on_text)
+
     def load_data(self, name: str = "") -> Dataset:
         """A data set as the run's task reads it; without a name, the data the run was trained on."""
         if not self.recipe.task.together:
@@ -238,8 +302,10 @@ class Run:
         return Evaluation(accuracy=score.accuracy, loss=score.loss, confusion=confusion, classes=self.classes)
 
 
-def load(path: str | Path = "") -> Run:
+def load(path: str | Path = "", *, engine: Engine = "auto", notice: Notice = print) -> Run:
     """The run in a folder; without one, the small vision transformer that comes with the package.
+
+    `engine` reads texts for `embed` and `answer`: native (C, for encoders on a CPU), jax, or auto.
 
     >>> run = load()
     >>> int(run.predict(load_data("mnist-mini").test.images[:1])[0])
@@ -248,4 +314,5 @@ def load(path: str | Path = "") -> Run:
     folder = RunFolder(Path(path) if path else Path(str(files("glassformer") / "shipped" / SHIPPED)))
     recipe = folder.recipe()
     params, classes = folder.load_model(recipe)
-    return Run(path=folder.path, recipe=recipe, params=params, classes=classes, tokeniser=folder.tokeniser())
+    tokeniser = folder.tokeniser()
+    return Run(folder.path, recipe, params, classes, tokeniser, engine=engine, notice=notice)

@@ -7,6 +7,7 @@ masked       for every <mask> the likeliest symbols
 next-token   the likeliest symbols to come next, and how well the text itself was foreseen
 translate    the text that is written when every time the likeliest symbol is taken
 answer       the same, behind the prompt
+chat         the same, as the assistant's answer to a message of the user
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from glassformer.errors import DataError
 from glassformer.generate.jax_decoder import JaxDecoder
 from glassformer.generate.prompts import Prompt
 from glassformer.generate.sampling import Sampling
-from glassformer.generate.text import Row, write
+from glassformer.generate.text import Row, Writing, write
 from glassformer.predict.answers import (
     Answer,
     ClassAnswer,
@@ -47,7 +48,7 @@ from glassformer.predict.reading import (
 from glassformer.predict.spans import spanned, tagged
 from glassformer.probabilities import softmax
 from glassformer.train.score import score_of_logits
-from glassformer.train.tasks import Answering, Classify, Masked, NextToken, Span, Tag, Task, Translate
+from glassformer.train.tasks import Answering, Chat, Classify, Masked, NextToken, Prompted, Span, Tag, Task, Translate
 from glassformer.train.tasks.sequences import symbol
 
 if TYPE_CHECKING:
@@ -133,8 +134,8 @@ def translated(run: "Run", readings: list[Reading]) -> list[Answer]:
 
 def answered(run: "Run", readings: list[Reading]) -> list[Answer]:
     tokeniser, task = tokeniser_of(run), run.recipe.task
-    assert isinstance(task, Answering)
-    prompts = [task.prompt(tokeniser, reading.ids) for reading in readings]
+    assert isinstance(task, Prompted)
+    prompts = task.prompts(tokeniser, [reading.ids for reading in readings])
     check_lengths(readings, prompts, context_of(run))
     rows = written(run, [Prompt(read=prompt, before=prompt) for prompt in prompts])
     return [PromptAnswer(tokeniser.decode(row.written), row.ended) for row in rows]
@@ -146,7 +147,8 @@ def written(run: "Run", prompts: list[Prompt]) -> list[Row]:
     decoder = JaxDecoder(run.model, run.params, start_token=tokeniser.id_of("pad") or 0)
     found: list[Any] = [None] * len(prompts)
     for numbers, copies in in_batches([prompt.read for prompt in prompts], partial(room, most=context)):
-        rows = write(decoder, tokeniser, [prompts[i] for i in copies], length=context, sampling=Sampling(greedy=True))
+        how = [Writing(context, Sampling(greedy=True))] * len(copies)
+        rows = write(decoder, tokeniser, [prompts[i] for i in copies], how)
         for i, row in zip(numbers, rows, strict=False):  # there may be copies behind
             found[i] = row
     return found
@@ -160,4 +162,5 @@ OF_TEXTS: dict[type[Task], Callable[["Run", list[Reading]], list[Answer]]] = {
     NextToken: continued,
     Translate: translated,
     Answering: answered,
+    Chat: answered,
 }

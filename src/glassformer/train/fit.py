@@ -60,6 +60,8 @@ def run_recipe(
     ready = on_all_hosts(resolved(with_change(whole, "data", lasting_name(data_set.name), "data"), data_set))
     with nullcontext(Path(out)) if out else shared_folder(name_of(recipe, start, ready)) as folder:
         listener.begins(folder, ready, data_set, seeds)
+        for note in data_set.notes:
+            listener.notice(note)
         if seeds:
             return train_many(ready, data_set, folder, seeds, listener)
         return train(ready, data_set, folder, listener)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,10 @@ from glassformer.train.augment import Augment
 from glassformer.train.limits import weights_must_fit
 from glassformer.train.loop import split
 from glassformer.train.recipe import Recipe, Training
+from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import must_survive
 from glassformer.train.tune import Full, Tune
-from glassformer.train.warm_start import recipe_from, tokeniser_from
+from glassformer.train.warm_start import recipe_from, same_head, tokeniser_from
 
 ENDINGS = {".npz": IMAGES, ".csv": ROWS, ".txt": TEXTS, ".tsv": TEXTS, ".jsonl": TEXTS}  # of files
 
@@ -95,10 +97,11 @@ def encoded(recipe: Recipe, texts: Texts, tokeniser: Tokeniser | None = None) ->
     if tokeniser is None:
         strings = [string for example in texts.train for string in recipe.task.strings(example) if string]
         tokeniser = (recipe.tokeniser or Characters()).train(strings, texts.marks)
-    train, test, classes = recipe.task.encode(texts, tokeniser, text.context)
+    tokeniser = recipe.task.equipped(tokeniser)
+    train, test, classes, notes = recipe.task.encode(texts, tokeniser, text.context)
     recipe.task.must_have_samples(f"{texts.name}, its training part", train)
     recipe.task.must_have_samples(f"{texts.name}, its test part", test)
-    return Dataset(texts.name, train, test, classes, tokeniser)
+    return Dataset(texts.name, train, test, classes, tokeniser, notes=notes)
 
 
 def from_tokens(recipe: Recipe, name: str, tokeniser: Tokeniser | None) -> Dataset:
@@ -113,7 +116,7 @@ def from_tokens(recipe: Recipe, name: str, tokeniser: Tokeniser | None) -> Datas
             f"{name}: its tokens were made with another tokeniser than the run's; tokenise the text with the run's: "
             "`glassformer data tokenise FILES --tokeniser RUN --out FOLDER`"
         )
-    train, test, classes = recipe.task.from_tokens(tokens, text.context)
+    train, test, classes, _ = recipe.task.from_tokens(tokens, text.context)
     recipe.task.must_have_samples(f"{name}, its training part", train)
     recipe.task.must_have_samples(f"{name}, its test part", test)
     return Dataset(name, train, test, classes, made_with)
@@ -183,7 +186,7 @@ def resolved_tune(recipe: Recipe) -> Tune:
             f"tune: {registry.kind_of(type(recipe.tune))} came, and no run to start from: with fresh weights all "
             "learns; name a run: --from RUN (in Python start=RUN)"
         )
-    is_new = type(recipe_from(recipe.start).task) is not type(recipe.task)
+    is_new = not same_head(RunFolder(Path(recipe.start)).recipe(), recipe)
     return recipe.tune.with_head(recipe.model, own=is_new or recipe.output_axis != "symbols")
 
 

@@ -1,11 +1,13 @@
 """A run folder: everything about one run, each file written whole.
 
 recipe.toml         fully resolved: enough to repeat the run
-model.safetensors   the best weights by validation (the last, where nothing is held out), averaged if they are no worse
+model.safetensors   the best weights by validation (the last, where nothing is held out), averaged if they are no worse;
+                    float32, or bfloat16 as `import --precision bf16` found them
 adapter.safetensors of a run tuned by lora: what it added to the weights that it started from, and the task's head
 state.safetensors   where training stands: weights, optimiser, random state, epoch, step: resume is exact
 state/              the same of a run on a mesh of devices (train/sharded_state.py)
 tokenizer.json      of a run on texts: its symbols
+chat.json           how conversations become text, where anything says so
 log.csv             epoch,loss,time,test_accuracy,val_accuracy,lr,test_loss,val_loss; of averaged weights ema_…
 metrics.json        the result
 curves.png          loss and accuracy over the epochs
@@ -25,13 +27,14 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.data.chat_template import ChatTemplate
 from glassformer.data.tokeniser import Tokeniser, load_tokeniser
 from glassformer.errors import CheckpointError, FileError, SettingError
 from glassformer.files import is_locked, locked, made, write_whole
 from glassformer.layers.contract import param_shapes
 from glassformer.models.stack import unstacked
 from glassformer.names import named_leaves
-from glassformer.reading import read_toml
+from glassformer.reading import read_text, read_toml
 from glassformer.train import hosts
 from glassformer.train.curves import curves
 from glassformer.train.jax_engine import State
@@ -42,6 +45,7 @@ from glassformer.train.tune import LowRank
 from glassformer.train.weights import FORMAT, fill, load_arrays, must_be_finite, refuse_newer, save_arrays
 
 TOKENISER = "tokenizer.json"
+CHAT = "chat.json"
 RECIPE = "recipe.toml"
 SEEDS = "seeds.toml"
 STATE = "state.safetensors"
@@ -169,11 +173,14 @@ class RunFolder:
 
     def save_tokeniser(self, tokeniser: Tokeniser) -> None:
         self.write(TOKENISER, tokeniser.to_json())
+        if tokeniser.chat is not None:
+            self.write(CHAT, tokeniser.chat.to_json())
 
     def tokeniser(self) -> Tokeniser | None:
         """None where the run reads no texts."""
-        path = self.path / TOKENISER
-        return load_tokeniser(path) if path.exists() else None
+        path, chat = self.path / TOKENISER, self.path / CHAT
+        template = ChatTemplate.from_json(read_text(chat, error=CheckpointError), str(chat)) if chat.exists() else None
+        return load_tokeniser(path, template) if path.exists() else None
 
     def save_model(self, recipe: Recipe, params: Any, classes: tuple[str, ...], epoch: int) -> None:
         engine = replace(recipe.engine, threads=0)  # any number gives the same file
@@ -189,7 +196,7 @@ class RunFolder:
         self.save_model(recipe, recipe.merged(params), classes, epoch)
 
     def load_model(self, recipe: Recipe) -> tuple[Any, tuple[str, ...]]:
-        """The kept weights, and the names of the classes."""
+        """The kept weights, in float32, and the names of the classes."""
         path = self.path / WEIGHTS
         if not path.exists() and self.has_begun:
             raise CheckpointError(
@@ -197,6 +204,8 @@ class RunFolder:
                 f"--resume {self.path}"
             )
         arrays, about = load_arrays(path)
+        if recipe.engine.precision == "bf16":  # an import may be; to widen changes no value
+            arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
         params = fill(param_shapes(recipe.model), arrays, path)
         must_be_finite(arrays, path)
         classes = about.get("classes") or list(range(recipe.model.input.classes))

@@ -4,6 +4,7 @@ Counted in parts: a tally of one part is a few sums, and the sums of all parts m
 """
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -50,6 +51,12 @@ def tally(recipe: "Recipe", params: Any, samples: Any, chosen: Integer[Array, "B
         answers = Tally(right=jnp.sum(right * weights), counted=jnp.sum(weights), loss=0, weight=0)
     loss = recipe.task.loss.total(y, batch.labels, weights)
     return answers._replace(loss=loss, weight=jnp.sum(weights))
+
+
+@lru_cache(maxsize=16)
+def compiled_tally(scored: "Recipe") -> Callable[..., Any]:
+    """Once for the same model and task in a process, which may train many runs of them."""
+    return jax.jit(partial(tally, scored))
 
 
 def score_in_parts(count_up: Callable[..., Any], task: Task, params: Any, samples: Any) -> Score:

@@ -64,9 +64,14 @@ def with_learned(recipe: Recipe, fresh: Any) -> Any:
         raise CheckpointError(
             f"{recipe.start}: {left[0]!r} has no place in this model; start from one of the same depth"
         )
-    if type(recipe.task) is not type(before.task):
+    if not same_head(before, recipe):
         kept = {name: leaf for name, leaf in kept.items() if not name.startswith(of_task)}
     return with_leaves(fresh, kept)
+
+
+def same_head(before: Recipe, now: Recipe) -> bool:
+    """Whether the head means the same in both: the task is the same, or both give the symbols of a text."""
+    return type(before.task) is type(now.task) or before.output_axis == now.output_axis == "symbols"
 
 
 def backbone_name(model: Network) -> str:

@@ -39,6 +39,15 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return arrays, about
 
 
+def types_in(path: Path) -> set[str]:
+    """Of the tensors in a file, by its header: F32, BF16."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, OSError) as error:
+        raise CheckpointError(f"{path}: damaged or not a safetensors file ({error})") from None
+
+
 def must_be_finite(arrays: Mapping[str, Any], where: str | Path) -> None:
     """Refuse weights with which nothing can be computed."""
     bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]

@@ -3,6 +3,7 @@
 #ifndef GF_ATTENTION_H
 #define GF_ATTENTION_H
 
+#include "attention_hook.h"
 #include "exp.h"
 #include "products.h"
 
@@ -31,6 +32,7 @@ INLINE void attend_row(float *z, float *powers, const float *q, const float *k, 
     for (int h = 0; h < H; h++) {
         products(powers, NULL, q + h * D, 1, k + h * D * T, T, D, T); /* scores = q @ k^T */
         const float share = softmax_powers(powers, T, scale);
+        ATTENTION_WEIGHTS(h, powers, share, T);
         products(z + h * D, NULL, powers, 1, v + h * D, H * D, T, D); /* z = pattern @ v */
         for (int d = 0; d < D; d++) z[h * D + d] *= share;
     }

@@ -4,6 +4,7 @@
 #ifndef GF_INT8_ATTENTION_H
 #define GF_INT8_ATTENTION_H
 
+#include "attention_hook.h"
 #include "int8_dots.h"
 #include "int8_norm.h"
 
@@ -57,6 +58,7 @@ APART void int8_attend(int16_t *z, int32_t *sums, int16_t *powers, const int32_t
     for (int h = 0; h < H; h++, z += D, multiplier += D, q += D, k += 2 * D, v += (D + 1) / 2 * 2 * T) {
         int8_dots(sums, k, NULL, q, D, T, H * D); /* scores = q @ k^T */
         const uint32_t total = int8_softmax(powers, sums, T, shift);
+        ATTENTION_WEIGHTS(h, powers, 1.0f / (float)total, T);
         int8_dots(sums, v, NULL, powers, T, D, T); /* z = pattern @ v */
         int8_divide(z, multiplier, sums, total, D);
     }

@@ -1,31 +1,30 @@
-"""results.csv: one row a run."""
+"""results.csv: one row a run, with a column for each setting that is not the same in all cells."""
 
 import csv
 import io
 import math
+from typing import Any
 
-from glassformer.lab.report.facts import records, scores_of
+from glassformer.lab.record import Record
+from glassformer.lab.run_rows import numbers_of, run_rows
 from glassformer.lab.study import Study
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a text that begins so
 
 
 def as_csv(study: Study) -> str:
-    names = list(dict.fromkeys(name for _, record in records(study) for name in record.inside))
-    head = ("cell", "group", "key", "seed", "failed", "score", "validation", "test", "loss")
-    head += ("epochs", "steps", "seconds", "parameters", "engine", "machine", *(f"inside.{name}" for name in names))
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(map(word, head))
-    for summary, record in records(study):
-        cell = summary.cell
-        score = scores_of(summary).get(record.seed)
-        last = [values[-1] if values else None for values in (record.validation, record.loss)]
-        row = [word(cell.title), word(cell.group), record.key, record.seed, word(record.failed), number(score)]
-        row += [number(last[0]), number(record.test), number(last[1]), len(record.loss), record.steps]
-        row += [number(record.seconds), record.parameters, word(record.engine), word(record.machine)]
-        rows.writerow([*row, *(number(record.inside.get(name)) for name in names)])
+    found = run_rows(study)
+    rows.writerow(map(word, found[0] if found else numbers_of(Record("", 0), None)))
+    rows.writerows([value_of(value) for value in row.values()] for row in found)
     return file.getvalue()
+
+
+def value_of(value: Any) -> Any:
+    if isinstance(value, str):
+        return word(value)
+    return number(value) if value is None or isinstance(value, float) else value
 
 
 def word(text: str) -> str:

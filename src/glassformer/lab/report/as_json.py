@@ -5,11 +5,14 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from glassformer.lab.claims import RULES, said
+from glassformer.lab.dose_response import doses
+from glassformer.lab.report import cost_words, dose_words
 from glassformer.lab.report.facts import key_of, measure_of, test_of
-from glassformer.lab.study import Finding, Study, Summary
+from glassformer.lab.study import Finding, Sentence, Study, Summary
 from glassformer.train.settings import to_plain
 
-FORMAT = 1
+FORMAT = 2
 
 
 def as_json(study: Study) -> str:
@@ -35,19 +38,35 @@ def content(study: Study) -> dict[str, Any]:
         "name": plan.name,
         "question": plan.question,
         "answer": study.answer,
+        "sentences": [sentence(one) for one in study.sentences],
+        "rules": RULES,
+        "warnings": list(study.warnings),
+        "metric": asdict(plan.metric),
+        "look": asdict(study.look),
         "target": plan.target,
         "seeds": list(plan.seeds),
         "baseline": key_of(study.baseline),
         "best": key_of(study.best) if study.best else None,
         "factors": [asdict(factor) | {"subject": plan.subject_of(factor)} for factor in plan.factors],
         "ranks": [asdict(rank) for rank in study.ranks],
+        "group_ranks": {name: [asdict(one) for one in ranks] for name, ranks in study.group_ranks.items()},
         "findings": [finding(one) for one in study.findings],
+        "dose_response": [dose_words.plain(one) for one in doses(study)],
+        "costs": cost_words.plain(study),
         "cells": [cell(study, one) for one in study.cells],
         "notes": list(study.notes),
         "seconds": study.seconds,
         "machines": study.machines,
         "command": study.command,
         "plan": plan.text,
+    }
+
+
+def sentence(one: Sentence) -> dict[str, Any]:
+    return {
+        "text": one.text,
+        "paragraph": one.paragraph,
+        "claims": [asdict(claim) | {"said": said(claim)} for claim in one.claims],
     }
 
 
@@ -63,6 +82,11 @@ def finding(one: Finding) -> dict[str, Any]:
         "word": one.word,
         "evidence": one.evidence,
         "failures": one.failures,
+        "failing": asdict(one.failing) if one.failing else None,
+        "share_of_gap": one.share,
+        "margin": one.margin,
+        "unit": one.unit,
+        "left_out": list(one.left_out),
         "epochs_to_target": dict(zip(("without", "with"), one.to_target, strict=True)),
     }
 
@@ -79,7 +103,8 @@ def cell(study: Study, one: Summary) -> dict[str, Any]:
         "spread": one.spread,
         "low": one.low,
         "high": one.high,
-        "test": test_of(one),
+        "failing": one.failing,
+        "test": test_of(study, one),
         "recipe": to_plain(one.cell.recipe),
         "records": [asdict(record) for record in one.records],
     }

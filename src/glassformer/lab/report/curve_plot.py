@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from glassformer.lab.metric import Metric
 from glassformer.lab.report.learning import Curve
 from glassformer.lab.report.markup import Markup, el, join
 from glassformer.lab.report.palette import paint
@@ -13,25 +14,31 @@ DASHES = ("6 4", "", "", "9 3 2 3", "2 3", "")
 LINE = 15.0  # between two names
 
 
-def curve_plot(curves: Sequence[Curve], target: float | None, *, wide: bool) -> Markup:
+def curve_plot(curves: Sequence[Curve], target: float | None, metric: Metric, *, wide: bool) -> Markup:
+    """`target` as it is shown."""
     width, height = (1080.0, 430.0) if wide else (372.0, 300.0)
     left, right, top = (48.0, 800.0, 14.0) if wide else (32.0, 366.0, 12.0)
     bottom = height - 44
     epochs = max(len(curve.mean) for curve in curves)
     ends = [float(end) for curve in curves for end in (curve.low.min(), curve.high.max())]
-    low, high = min(ends), max(*ends, 100 * target if target else 0.0)
+    ends += [target] if target is not None else []
+    low, high = min(ends), max(ends)
     room = 0.05 * (high - low) or 1.0
     x = Scale(1, max(epochs, 2), left, right)
-    y = Scale(max(0.0, low - room), min(100.0, high + room), bottom, top)
-    drawn = [axes(x, y, wide), *(band(curve, colour_of(curve, i, curves), x, y) for i, curve in enumerate(curves))]
-    if target:
-        drawn.append(target_line(100 * target, curves, x, y))
+    least, most = (metric.shown(end) for end in (metric.low, metric.high))
+    y = Scale(max(least, low - room), min(most, high + room), bottom, top)
+    drawn = [
+        axes(x, y, wide, metric),
+        *(band(curve, colour_of(curve, i, curves), x, y) for i, curve in enumerate(curves)),
+    ]
+    if target is not None:
+        drawn.append(target_line(target, metric, curves, x, y))
     for i, curve in enumerate(curves):
         drawn.append(line(curve, i, colour_of(curve, i, curves), x, y))
     if wide:
-        drawn.append(names(curves, x, y, right + 16, width - right - 16))
+        drawn.append(names(curves, x, y, right + 16, width - right - 16, metric))
         return svg(width, height, "Learning curves", *drawn, kind="wide")
-    key, added = legend(curves, height + 4, width)
+    key, added = legend(curves, height + 4, width, metric)
     return svg(width, height + added, "Learning curves", *drawn, key, kind="narrow")
 
 
@@ -42,7 +49,7 @@ def colour_of(curve: Curve, i: int, curves: Sequence[Curve]) -> str:
     return "curve-5" if i == len(curves) - 1 and curve.label == "best combination" else f"curve-{(i - 1) % 4 + 1}"
 
 
-def axes(x: Scale, y: Scale, wide: bool) -> Markup:
+def axes(x: Scale, y: Scale, wide: bool, metric: Metric) -> Markup:
     drawn = []
     for at in y.marks(6):
         drawn.append(el("line", x1=x.start, y1=y(at), x2=x.end, y2=y(at), stroke_width=1, **paint("", "rule")))
@@ -50,7 +57,7 @@ def axes(x: Scale, y: Scale, wide: bool) -> Markup:
     for at in (mark for mark in x.marks(8 if wide else 5) if mark == int(mark)):
         drawn.append(text(x(at), y.start + 19, shown(at), 12, "quiet", text_anchor="middle"))
     drawn.append(el("line", x1=x.start, y1=y.start, x2=x.end, y2=y.start, stroke_width=1.2, **paint("", "axis")))
-    about = "epoch; validation accuracy in percent"
+    about = f"epoch; validation {metric.name}" + (" in percent" if metric.suffix == "%" else "")
     drawn.append(text((x.start + x.end) / 2, y.start + 38, about, 12, "quiet", text_anchor="middle"))
     return join(*drawn)
 
@@ -71,9 +78,9 @@ def line(curve: Curve, i: int, colour: str, x: Scale, y: Scale) -> Markup:
     return join(drawn, end)
 
 
-def target_line(percent: float, curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
+def target_line(value: float, metric: Metric, curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
     """Its name stands where the curves leave most room."""
-    at, words = y(percent), f"target {percent:g} %"
+    at, words = y(value), f"target {value:g} {metric.suffix}".strip()
     wide = width_of(words, 12)
     places = (x.start + 6, (x.start + x.end - wide) / 2, x.end - 6 - wide)
     best = max(places, key=lambda left: clear(curves, left, left + wide, at - 10, x, y))
@@ -94,9 +101,9 @@ def clear(curves: Sequence[Curve], left: float, right: float, height: float, x: 
     return min(found)
 
 
-def names(curves: Sequence[Curve], x: Scale, y: Scale, left: float, width: float) -> Markup:
+def names(curves: Sequence[Curve], x: Scale, y: Scale, left: float, width: float, metric: Metric) -> Markup:
     """Each at the height of its curve's end, pushed apart where they would meet, with a thin line to the end."""
-    labels = [(i, [*lines_of(curve.label, width, 13, 2), ended(curve)]) for i, curve in enumerate(curves)]
+    labels = [(i, [*lines_of(curve.label, width, 13, 2), ended(curve, metric)]) for i, curve in enumerate(curves)]
     labels.sort(key=lambda label: -float(curves[label[0]].mean[-1]))
     wanted = [y(float(curves[i].mean[-1])) for i, _ in labels]
     heights = [len(lines) * LINE + 9 for _, lines in labels]
@@ -112,8 +119,8 @@ def names(curves: Sequence[Curve], x: Scale, y: Scale, left: float, width: float
     return join(*drawn)
 
 
-def ended(curve: Curve) -> str:
-    return f"{curve.mean[-1]:.1f} % after {len(curve.mean)} epochs, {curve.seeds} seeds"
+def ended(curve: Curve, metric: Metric) -> str:
+    return f"{metric.level(float(curve.mean[-1]))} after {len(curve.mean)} epochs, {curve.seeds} seeds"
 
 
 def apart(tops: list[float], heights: list[float], low: float, high: float) -> list[float]:
@@ -129,7 +136,7 @@ def apart(tops: list[float], heights: list[float], low: float, high: float) -> l
     return up[::-1]
 
 
-def legend(curves: Sequence[Curve], top: float, width: float) -> tuple[Markup, float]:
+def legend(curves: Sequence[Curve], top: float, width: float, metric: Metric) -> tuple[Markup, float]:
     """Under the picture, on a narrow screen; and how much room it takes."""
     drawn, y = [], top + 12
     for i, curve in enumerate(curves):
@@ -140,6 +147,6 @@ def legend(curves: Sequence[Curve], top: float, width: float) -> tuple[Markup, f
         )
         drawn.append(el("line", x1=0, y1=y - 4, x2=26, y2=y - 4, stroke_width=2.4, **dashed, **paint("", colour)))
         drawn.append(paragraph(36, y, lines, 13, colour, font_weight=600))
-        drawn.append(text(36, y + len(lines) * 16.4, ended(curve), 12, "quiet"))
+        drawn.append(text(36, y + len(lines) * 16.4, ended(curve, metric), 12, "quiet"))
         y += len(lines) * 17 + 25
     return join(*drawn), y - top

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from glassformer.lab.plan import MAIN
-from glassformer.lab.ranks import tied
 from glassformer.lab.record import Record
+from glassformer.lab.scores import on_test
 from glassformer.lab.study import Effect, Finding, Rank, Study, Summary
 
 TOP = 4  # causes that are looked at closely
+TIE = "marks a tie: compared seed by seed, the corrected test does not tell it from some other factor."
 
 
 class Seed(NamedTuple):
@@ -19,7 +20,7 @@ class Seed(NamedTuple):
 
     seed: int | None  # None: the study does not say whose it is
     difference: float
-    without: float | None = None  # percent
+    without: float | None = None  # as it is shown
     with_: float | None = None
 
 
@@ -31,7 +32,7 @@ class Line:
     hypothesis: str
     finding: Finding
     rank: Rank | None
-    tied: bool  # the ranks it may have overlap with another's
+    tied: bool  # the corrected pairwise test does not tell it from some other
     seeds: tuple[Seed, ...]
 
     @property
@@ -100,7 +101,7 @@ def on_top(study: Study) -> list[Section]:
         f"Each factor is added to {first.title}, the first choice: what shows only where the strongest are in place. "
         "The choice was made with the same seeds, which favours it a little; what helps here helps in spite of that."
     )
-    measure = f"percentage points of {measure_of(study, MAIN)}, against the first choice"
+    measure = f"{difference_of(study, MAIN)}, against the first choice"
     return [Section(f"On top of {first.title}", about, in_order(line(study, one) for one in found), measure)]
 
 
@@ -108,7 +109,7 @@ def groups(study: Study) -> list[Section]:
     shown = []
     for group in study.plan.groups:
         found = [one for one in of_kind(study, "add") if one.comparison.group == group.name]
-        measure = f"percentage points of {measure_of(study, group.name)}, against the group's baseline"
+        measure = f"{difference_of(study, group.name)}, against the group's baseline"
         lines = in_order(line(study, one) for one in found)
         shown += [Section(f"Group {group.name}", group.about, lines, measure)] if lines else []
     return shown
@@ -135,13 +136,12 @@ def of_kind(study: Study, kind: str) -> list[Finding]:
 def line(study: Study, found: Finding) -> Line:
     name = found.comparison.factors[0]
     rank = next((rank for rank in study.ranks if rank.factor == name), None) if found.comparison.kind == "add" else None
-    others = [other for other in study.ranks if other.factor != name]
     return Line(
         name=name,
         hypothesis=hypothesis(study, found),
         finding=found,
         rank=rank,
-        tied=rank is not None and any(tied(rank, other) for other in others),
+        tied=rank is not None and bool(rank.tied),
         seeds=seeds(study, found),
     )
 
@@ -169,7 +169,8 @@ def seeds(study: Study, found: Finding) -> tuple[Seed, ...]:
         scores(study, side.group, side.key) for side in (found.comparison.without, found.comparison.with_)
     )
     both = [seed for seed in without if seed in with_]
-    told = [Seed(seed, with_[seed] - without[seed], without[seed], with_[seed]) for seed in both]
+    sign = study.plan.metric.sign
+    told = [Seed(seed, sign * (with_[seed] - without[seed]), without[seed], with_[seed]) for seed in both]
     same = len(told) == len(differences) and all(
         math.isclose(one.difference, difference, abs_tol=1e-6)
         for one, difference in zip(told, differences, strict=True)
@@ -178,14 +179,15 @@ def seeds(study: Study, found: Finding) -> tuple[Seed, ...]:
 
 
 def scores(study: Study, group: str, key: str) -> dict[int, float]:
-    """Percent by seed, of the runs that went well."""
+    """As it is shown, by seed."""
     summary = summary_of(study, group, key)
     return scores_of(summary) if summary else {}
 
 
 def scores_of(summary: Summary) -> dict[int, float]:
-    well = [record.seed for record in summary.records if not record.failed]
-    return dict(zip(well, summary.scores.tolist(), strict=True)) if len(well) == len(summary.scores) else {}
+    seeds = [record.seed for record in summary.records]
+    known = dict(zip(seeds, summary.scores.tolist(), strict=True)) if len(seeds) == len(summary.scores) else {}
+    return {seed: value for seed, value in known.items() if not math.isnan(value)}
 
 
 def summary_of(study: Study, group: str, key: str) -> Summary | None:
@@ -250,10 +252,10 @@ def epochs(summary: Summary) -> float | None:
     return mean_of(len(record.loss) or len(record.validation) or None for record in well(summary))
 
 
-def test_of(summary: Summary) -> float | None:
-    """Percent, the mean over seeds."""
-    mean = mean_of(record.test for record in well(summary))
-    return None if mean is None else 100 * mean
+def test_of(study: Study, summary: Summary) -> float | None:
+    """As it is shown, the mean over seeds; failed runs count as chance."""
+    known = on_test(study, summary.records)
+    return float(known.mean()) if len(known) else None
 
 
 def records(study: Study) -> list[tuple[Summary, Record]]:
@@ -270,10 +272,28 @@ def machines(study: Study) -> list[Machine]:
     for name, runs in study.machines.items():
         own = [record for _, record in records(study) if (record.machine or "unknown") == name]
         engines = tuple(dict.fromkeys(record.engine for record in own if record.engine))
-        failed = sum(bool(record.failed) for record in own)
+        failed = sum(record.place in study.failed for record in own)
         found.append(Machine(name, runs, failed, sum(record.seconds for record in own), engines))
     return found
 
 
 def measure_of(study: Study, group: str) -> str:
-    return f"{study.plan.group(group).measure} accuracy"
+    return f"{study.plan.group(group).measure} {study.plan.metric.name}"
+
+
+def difference_of(study: Study, group: str) -> str:
+    """What an effect is a difference of, up being better: "percentage points of validation accuracy"."""
+    metric = study.plan.metric
+    unit = "percentage points" if metric.suffix == "%" else metric.unit
+    return f"{unit} of {measure_of(study, group)}" + ("" if metric.higher else ", less is better")
+
+
+def level_of(study: Study) -> str:
+    """What a cell's score is: "accuracy, %"."""
+    metric = study.plan.metric
+    return f"{metric.name}, {metric.suffix}" if metric.suffix else metric.name
+
+
+def target_of(study: Study) -> str:
+    metric = study.plan.metric
+    return f"{metric.shown(study.plan.target or 0.0):g}" + (f" {metric.suffix}" if metric.suffix else "")

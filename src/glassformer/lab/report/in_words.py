@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from glassformer.lab.conclusion import margin_text
 from glassformer.lab.report.facts import Line
 from glassformer.lab.report.marks import mark
 from glassformer.lab.report.markup import Markup, el
@@ -14,12 +15,12 @@ HEAD = ("ranks", "factor", "points", "95 %", "d", "p", "p (Holm)", "epochs to ta
 def meanings(study: Study) -> dict[Verdict, str]:
     goal = "the target" if study.plan.target is not None else "the best combination"
     return {
-        "explains": f"helps, and closes at least half of the gap from the baseline to {goal}",
-        "contributes": "helps, but closes less than half of the gap",
-        "not distinguishable": "its interval includes zero: no effect at all",
+        "explains": f"helps, and surely closes at least half of the gap from the baseline to {goal}",
+        "contributes": "helps; that it closes half of the gap is not shown",
+        "no effect": f"surely smaller than {margin_text(study)}, up or down",
         "hurts": "makes it worse",
-        "diverges": "a third of its runs or more failed",
-        "not decided": "too few seeds, or the interval and the corrected p disagree",
+        "diverges": "more than a tenth of its runs surely fail",
+        "not decided": "neither an effect is shown nor that there is none",
     }
 
 

@@ -114,4 +114,5 @@ def seeds_up(line: Line) -> str:
     if line.effect is None:
         return f"{line.finding.failures} seeds failed" if line.finding.failures else "too few seeds"
     up = sum(difference > 0 for difference in line.effect.differences)
-    return f"{up} of {len(line.effect.differences)} up, {p_is(line.effect.p_holm)}"
+    failed = f", {line.finding.failures} failed" if line.finding.failures else ""
+    return f"{up} of {len(line.effect.differences)} up{failed}, {p_is(line.effect.p_holm)}"

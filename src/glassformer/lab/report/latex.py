@@ -1,8 +1,27 @@
 r"""table.tex: the ranked effects as a table for a paper. It needs \usepackage{booktabs}."""
 
-from glassformer.lab.report.facts import Line, comparators, measure_of, on_top, ranked
+import unicodedata
+from collections.abc import Iterator
+
+from glassformer.lab.report.facts import Line, comparators, difference_of, on_top, ranked
 from glassformer.lab.report.numbers import MINUS, NONE, interval, p_value, points, ranks
 from glassformer.lab.study import Study
+
+LATIN = 0x24F  # the last letter of Latin Extended-B
+PUNCTUATION = range(0x2010, 0x2027)  # dashes and quotation marks
+CAPITALS = ("GAMMA", "DELTA", "THETA", "LAMDA", "XI", "PI", "SIGMA", "UPSILON", "PHI", "PSI", "OMEGA")
+NEEDS = r"% needs \usepackage{booktabs}"
+OTHER_LETTERS = "; it has letters beyond Latin and Greek: compile it with lualatex or xelatex, and a font that has them"
+
+
+def greek() -> Iterator[tuple[str, str]]:
+    r"""Every letter that LaTeX has a command for: λ is \lambda."""
+    for letter in map(chr, range(0x391, 0x3CA)):
+        size, _, name = unicodedata.name(letter, "").removeprefix("GREEK ").partition(" LETTER ")
+        if name and name not in ("OMICRON", "FINAL SIGMA") and (size == "SMALL" or name in CAPITALS):
+            command = name.replace("LAMDA", "LAMBDA").lower()
+            yield letter, "\\" + (command.capitalize() if size == "CAPITAL" else command)
+
 
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -22,6 +41,10 @@ ESCAPES = {
     "→": r"$\rightarrow$",
     "≤": r"$\leq$",
     "≥": r"$\geq$",
+    "≈": r"$\approx$",
+    "∞": r"$\infty$",
+    "√": r"$\surd$",
+    **{letter: f"${command}$" for letter, command in greek()},
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }
 
@@ -31,21 +54,25 @@ def latex(study: Study) -> str:
     rows = [row(one) for one in lines]
     rows += [r"\midrule", *(row(one) for one in apart)] if apart else []
     for title, _, own, _ in on_top(study):
-        rows += [r"\midrule", rf"\multicolumn{{6}}{{l}}{{{safe(title)}}} \\", *(row(one) for one in own)]
+        rows += [
+            r"\midrule",
+            rf"\multicolumn{{6}}{{p{{0.9\linewidth}}}}{{{safe(title)}}} \\",
+            *(row(one) for one in own),
+        ]
     seeds = len(study.plan.seeds)
     about = (
         f"{study.plan.question} Each factor added to the baseline alone, {seeds} paired seeds: mean difference in "
-        f"percentage points of {measure_of(study, '')}, 95 % interval, p of the exact sign-flip test after Holm. "
-        + ("Ranks marked = may be another's, too. " if any(one.tied for one in lines) else "")
+        f"{difference_of(study, '')}, 95 % interval, p of sign flips, held to skewness, after Holm. "
+        + ("Ranks marked =: a tie with some other factor. " if any(one.tied for one in lines) else "")
         + ("Below: added to the first choice, the strongest together." if on_top(study) else "")
     )
-    return "\n".join(
+    text = "\n".join(
         [
-            r"% needs \usepackage{booktabs}",
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{safe(about)}}}",
-            r"\begin{tabular}{llrrrl}",
+            r"\footnotesize\setlength{\tabcolsep}{4pt}",
+            r"\begin{tabular}{lp{0.28\linewidth}rrrl}",
             r"\toprule",
             r"Ranks & Factor & Points & 95\,\% interval & $p$ & Verdict \\",
             r"\midrule",
@@ -56,6 +83,8 @@ def latex(study: Study) -> str:
             "",
         ]
     )
+    foreign = any(ord(letter) > LATIN and ord(letter) not in PUNCTUATION for letter in text)
+    return f"{NEEDS}{OTHER_LETTERS if foreign else ''}\n{text}"
 
 
 def row(line: Line) -> str:

@@ -4,7 +4,10 @@ import re
 from collections.abc import Sequence
 
 from glassformer.lab.report import facts
-from glassformer.lab.report.cell_table import HEAD, values
+from glassformer.lab.report.cell_table import head as cell_head
+from glassformer.lab.report.cell_table import values
+from glassformer.lab.report.cost_words import cost_markdown
+from glassformer.lab.report.dose_words import dose_markdown
 from glassformer.lab.report.in_words import effect_of, to_target
 from glassformer.lab.report.learning import learning_curves
 from glassformer.lab.report.names_inside import about_inside
@@ -25,14 +28,17 @@ def markdown(study: Study) -> str:
         "\n".join(f"- {name}: **{safe(value)}**{said(more)}" for name, value, *more in opening_facts(study)),
         *causes(study),
         *curves(study),
+        *dose_markdown(study, table, paragraph),
         *both_ways(study),
         *pairs(study),
+        *cost_markdown(study, table, paragraph),
         "## Every cell",
-        "Mean ± standard deviation over seeds, in percent.",
-        table(HEAD, [[words for words, _ in values(study, summary)] for summary in study.cells], 1),
+        f"Mean ± standard deviation over seeds: {facts.level_of(study)}.",
+        table(cell_head(study), [[words for words, _ in values(study, summary)] for summary in study.cells], 1),
         *inside(study),
         "## Notes",
-        "\n".join(f"- {paragraph(note)}" for note in study.notes) or "Nothing failed and nothing was skipped.",
+        "\n".join(f"- {paragraph(note)}" for note in (*study.warnings, *study.notes))
+        or "Nothing failed and nothing was skipped.",
         *repeat(study),
     ]
     return "\n\n".join(parts) + "\n"
@@ -48,7 +54,7 @@ def causes(study: Study) -> list[str]:
     lines = facts.ranked(study)
     parts.append(lines_table(lines) if lines else "No factor has been compared with the baseline yet.")
     if any(one.tied for one in lines):
-        parts.append("= marks a rank that another factor may have as well: a tie.")
+        parts.append(f"= {facts.TIE}")
     if others := facts.comparators(study):
         parts += ["For comparison, not ranked:", lines_table(others)]
     for title, about, own, _ in facts.apart(study):
@@ -71,14 +77,17 @@ def lines_table(lines: Sequence[facts.Line]) -> str:
 def curves(study: Study) -> list[str]:
     found = learning_curves(study)
     if not found:
-        return ["## How they learn", "No validation accuracy was recorded by epoch, so there are no curves."]
+        return [
+            "## How they learn",
+            f"No validation {study.plan.metric.name} was recorded by epoch, so there are no curves.",
+        ]
     last = max(len(curve.mean) for curve in found)
     epochs = sorted({round(1 + i * (last - 1) / (ROWS - 1)) for i in range(ROWS)})
     rows = []
     for epoch in epochs:
         at = [(c.mean[epoch - 1], (c.high - c.low)[epoch - 1] / 2) if epoch <= len(c.mean) else None for c in found]
         rows.append([str(epoch), *("" if one is None else f"{one[0]:.1f} ± {one[1]:.1f}" for one in at)])
-    about = "Validation accuracy in percent by epoch: mean over seeds ± half of its 95 % interval."
+    about = f"Validation {facts.level_of(study)} by epoch: mean over seeds ± half of its 95 % interval."
     return ["## How they learn", about, table(["epoch", *(curve.label for curve in found)], rows, 1)]
 
 
@@ -98,7 +107,7 @@ def pairs(study: Study) -> list[str]:
     title, found = "## Two at a time", facts.pairs(study)
     if not found:
         return [title, "No two factors were tried together."]
-    head = ("pair", "beyond the sum", "95 %", "d", "p", "p (Holm)", "verdict")
+    head = ("pair", f"beyond the sum, {found[0].unit}", "95 %", "d", "p", "p (Holm)", "verdict")
     return [title, table(head, [[" + ".join(o.comparison.factors), *effect_of(o), o.word] for o in found], 1, 1)]
 
 

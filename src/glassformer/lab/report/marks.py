@@ -1,7 +1,7 @@
 """The mark of a finding: its shape and its line say the verdict without any colour.
 
 diamond     explains                 circle       contributes
-ring        not distinguishable      triangle     hurts (it points down)
+ring        no effect                triangle     hurts (it points down)
 cross       diverges                 square       not decided (hollow, its interval dashed)
 """
 
@@ -63,7 +63,7 @@ def dots(line: Line, y: float, scale: Scale, colour: str = "") -> Markup:
         near = sum(abs(x - other) < 5 for other in placed)
         placed.append(x)
         up = (near + 1) // 2 * (3.1 if near % 2 else -3.1)
-        words = said(line.name, seed)
+        words = said(line.name, seed, line.finding.unit)
         own = {} if seed.seed is None else {"data_seed": seed.seed}
         ink = paint(colour or OF_VERDICT[line.finding.word], "", "seed")
         drawn.append(
@@ -81,7 +81,7 @@ def dots(line: Line, y: float, scale: Scale, colour: str = "") -> Markup:
     return join(*drawn)
 
 
-def said(name: str, seed: Seed) -> str:
+def said(name: str, seed: Seed, unit: str) -> str:
     start = name if seed.seed is None else f"{name}, seed {seed.seed}"
-    sides = "" if seed.without is None or seed.with_ is None else f" ({seed.without:.1f} → {seed.with_:.1f} %)"
-    return f"{start}: {signed(seed.difference, 2)} points{sides}"
+    sides = "" if seed.without is None or seed.with_ is None else f" ({seed.without:.1f} → {seed.with_:.1f})"
+    return f"{start}: {signed(seed.difference, 2)} {unit}{sides}"

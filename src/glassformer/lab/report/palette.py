@@ -37,7 +37,7 @@ SIGNED = {  # from less than the sum to more than the sum; the house's map
 OF_VERDICT: dict[Verdict, str] = {
     "explains": "explains",
     "contributes": "contributes",
-    "not distinguishable": "unclear",
+    "no effect": "unclear",
     "not decided": "unclear",
     "hurts": "hurts",
     "diverges": "diverges",

@@ -1,9 +1,14 @@
 """The parts of the page, in order. A part that has nothing to show says so in a sentence."""
 
-from glassformer.lab.report import facts
+from collections.abc import Sequence
+
+from glassformer.lab.dose_response import doses
+from glassformer.lab.report import cost_words, dose_words, facts
 from glassformer.lab.report.both_ways_plot import both_ways_plot
 from glassformer.lab.report.cell_table import cell_table
+from glassformer.lab.report.cost_plot import cost_plot, law_plot
 from glassformer.lab.report.curve_plot import curve_plot
+from glassformer.lab.report.dose_plot import dose_plot
 from glassformer.lab.report.in_words import in_words, words_used
 from glassformer.lab.report.intervals import interval_plot
 from glassformer.lab.report.learning import learning_curves
@@ -12,6 +17,7 @@ from glassformer.lab.report.names_inside import about_inside
 from glassformer.lab.report.numbers import count, duration, mean_and_spread
 from glassformer.lab.report.plot_frame import NARROW, WIDE
 from glassformer.lab.report.together import together
+from glassformer.lab.scaling import laws
 from glassformer.lab.study import Study
 
 
@@ -20,8 +26,11 @@ def sections(study: Study) -> list[Markup]:
         causes(study),
         *apart(study),
         curves(study),
+        dose_response(study),
         both_ways(study),
         interactions(study),
+        costs(study),
+        *sizes(study),
         cells(study),
         inside(study),
         notes(study),
@@ -44,12 +53,13 @@ def causes(study: Study) -> Markup:
     if not lines and not apart:
         return section(title, "No factor has been compared with the baseline yet.", name="causes")
     known = study.plan.target is not None and len(study.baseline.scores)
-    gap = 100 * (study.plan.target or 0.0) - study.baseline.mean if known else None
-    measure = f"percentage points of {facts.measure_of(study, '')}, against the baseline"
+    metric = study.plan.metric
+    gap = metric.sign * (metric.shown(study.plan.target or 0.0) - study.baseline.mean) if known else None
+    measure = f"{facts.difference_of(study, '')}, against the baseline"
     about = (
         f"Each factor is added to the baseline alone, with the same {len(study.plan.seeds)} seeds. The mark is the "
         "mean difference, the line its 95 % interval, every dot one seed. p is corrected over all factors (Holm). "
-        "Ranks are those that the data allow; = marks a rank that another factor may have as well: a tie."
+        f"Ranks are those that the data allow; = {facts.TIE}"
     )
     plots = (interval_plot(lines, apart, form, measure, gap) for form in (WIDE, NARROW))
     shown = [*lines, *apart]
@@ -67,12 +77,27 @@ def apart(study: Study) -> list[Markup]:
 def curves(study: Study) -> Markup:
     title, found = "How they learn", learning_curves(study)
     if not found:
-        return section(title, "No validation accuracy was recorded by epoch, so there are no curves.", name="curves")
+        return section(
+            title,
+            f"No validation {study.plan.metric.name} was recorded by epoch, so there are no curves.",
+            name="curves",
+        )
     about = (
-        "Validation accuracy by epoch: the mean over seeds with its 95 % band. A curve ends where its first seed stops."
+        f"Validation {study.plan.metric.name} by epoch: the mean over seeds with its 95 % band. A curve ends where its "
+        "first seed stops."
     )
-    plots = (curve_plot(found, study.plan.target, wide=wide) for wide in (True, False))
+    metric, target = study.plan.metric, study.plan.target
+    aim = None if target is None or metric.name == "time to target" else metric.shown(target)
+    plots = (curve_plot(found, aim, metric, wide=wide) for wide in (True, False))
     return section(title, about, figure("curves", *plots), name="curves")
+
+
+def dose_response(study: Study) -> Markup:
+    title, found = "How much of it", doses(study)
+    if not found:
+        return section(title, dose_words.NONE, name="dose-response")
+    plots = (dose_plot(study, found, wide=wide) for wide in (True, False))
+    return section(title, dose_words.DRAWN, figure("dose-response", *plots), name="dose-response")
 
 
 def both_ways(study: Study) -> Markup:
@@ -83,7 +108,7 @@ def both_ways(study: Study) -> Markup:
         "Alone: the factor added to the baseline. With all others: what the best combination loses without it. "
         "Where the two differ, the factors interact."
     )
-    measure = f"percentage points of {facts.measure_of(study, '')} that the factor is worth"
+    measure = f"{facts.difference_of(study, '')} that the factor is worth"
     plots = (both_ways_plot(rows, measure, wide=wide) for wide in (True, False))
     return section(title, about, figure("add-and-remove", *plots), name="both-ways")
 
@@ -93,15 +118,46 @@ def interactions(study: Study) -> Markup:
     if grid is None:
         return section(title, "No two factors were tried together.", name="pairs")
     about = (
-        "On the diagonal each factor alone; below it what two bring together beyond the sum of both, in percentage "
-        "points. Blue: less than the sum, orange: more."
+        "On the diagonal each factor alone; below it what two bring together beyond the sum of both, in "
+        f"{facts.pairs(study)[0].unit}, on seeds that had no part in choosing these levels. Blue: less than the sum, "
+        "orange: more."
     )
     return section(title, about, grid, name="pairs")
 
 
+def costs(study: Study) -> Markup:
+    title, found = "What it costs", cost_words.main_fronts(study)
+    if not found:
+        return section(title, cost_words.NONE, name="costs")
+    head, rows = cost_words.cost_rows(found)
+    plots = (cost_plot(study, found, wide=wide) for wide in (True, False))
+    return section(title, cost_words.DRAWN, figure("costs", *plots), cost_table(head, rows), name="costs")
+
+
+def sizes(study: Study) -> list[Markup]:
+    """Where the number of parameters was varied."""
+    found = laws(study)
+    if not found:
+        return []
+    plots = (law_plot(found, wide=wide) for wide in (True, False))
+    return [section("Error and size", cost_words.SIZES, figure("sizes", *plots), name="sizes")]
+
+
+def cost_table(head: Sequence[str], rows: Sequence[Sequence[tuple[str, str]]]) -> Markup:
+    """The second column names the row; how a cell stands by a cost is below it."""
+    numbers = [""] * 2 + ["number"] * (len(head) - 2)
+    top = el("tr", *(el("th", word, scope="col", class_=kind) for word, kind in zip(head, numbers, strict=True)))
+    body = []
+    for (number, _), (name, _), *values in rows:
+        cells = (el("td", word, el("small", more) if more else None, class_="number") for word, more in values)
+        body.append(el("tr", el("td", number), el("th", name, scope="row"), *cells))
+    return el("div", el("table", el("thead", top), el("tbody", *body)), class_="scroll", tabindex=0)
+
+
 def cells(study: Study) -> Markup:
     about = (
-        "Mean ± standard deviation over seeds, and the 95 % interval of the mean, in percent. Choices are made on "
+        "Mean ± standard deviation over seeds, and the 95 % interval of the mean. A run that failed counts as "
+        "chance, so that survivors are never averaged alone. Choices are made on "
         "validation; the test set is read once, with the last weights."
     )
     return section("Every cell", about, cell_table(study), name="cells")

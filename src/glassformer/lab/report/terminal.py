@@ -5,7 +5,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-from glassformer.lab.report.facts import Line, answer, apart, comparators, ranked
+from glassformer.lab.report.facts import TIE, Line, answer, apart, comparators, ranked
 from glassformer.lab.report.numbers import MINUS, NONE, interval, p_value, points, ranks
 from glassformer.lab.study import Study
 
@@ -25,8 +25,8 @@ def summary(study: Study, width: int | None = None) -> str:
     for title, _, own, _ in apart(study):
         parts.append("\n".join([wrapped(f"{title}:", width), *table(own, [], width)]))
     if any(one.tied for one in lines):
-        parts.append(wrapped("= a tie: another factor may have the same rank. p after Holm.", width))
-    parts += [wrapped(f"- {note}", width, "  ") for note in study.notes]
+        parts.append(wrapped(f"= {TIE} p after Holm.", width))
+    parts += [wrapped(f"- {note}", width, "  ") for note in (*study.warnings, *study.notes)]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -8,7 +8,7 @@ from glassformer.lab.report.numbers import interval, p_is, points
 from glassformer.lab.study import Effect, Finding, Study
 
 STEPS = 8  # of the colours, from one end to the other
-SAID = {"not distinguishable": "not distinguishable from the sum"}
+SAID = {"not decided": "no interaction is shown"}
 
 
 def together(study: Study) -> Markup | None:

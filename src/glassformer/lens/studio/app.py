@@ -1,4 +1,4 @@
-"""What the studio answers: its page, runs, a sample, a preview, a whole view, and a run's training as it happens."""
+"""What the studio answers: its page, runs, a sample, a preview, a whole view, more of a text, a run's training."""
 
 import asyncio
 import time
@@ -23,7 +23,9 @@ from glassformer.lens.studio.json_bytes import json_bytes
 from glassformer.lens.studio.requests import Input, number_in, read_input, read_object, run_name, run_names
 from glassformer.lens.studio.runs import Place, Runs, described, standing_of, times_of
 from glassformer.lens.studio.watch import Watchers
+from glassformer.lens.studio.what_if import MOST_AROUND, read_question
 from glassformer.lens.studio.work_queue import WorkQueue
+from glassformer.lens.studio.writing import KEYS, read_asked
 
 UPLOAD_SECONDS = 30.0  # that a body may take to come in
 AGAIN_SECONDS = 300.0  # after which a run that took too long is tried again; sooner where its files have changed
@@ -48,6 +50,8 @@ class Studio:
             Route("/api/sample", self.sample),
             Route("/api/preview", self.preview, methods=["POST"]),
             Route("/api/view", self.view, methods=["POST"]),
+            Route("/api/write", self.write, methods=["POST"]),
+            Route("/api/what_if", self.what_if, methods=["POST"]),
             Route("/api/watch", self.watch),
         ]
         handlers: dict[Any, Any] = {
@@ -116,6 +120,18 @@ class Studio:
         name, given = run_name(plain.get("run")), read_input(plain.get("input"))
         place = await self.place_of(name)
         return answer(await self.while_here(request, self.look_at(worker.view, place, name, given)))
+
+    async def write(self, request: Request) -> Response:
+        plain = read_object(await body_of(request), *KEYS)
+        place, asked = await self.place_of(run_name(plain.get("run"))), read_asked(plain)
+        return answer(await self.while_here(request, self.look_at(worker.write, place, asked)))
+
+    async def what_if(self, request: Request) -> Response:
+        keys = ("run", "input", "changes", "table", "label", "place")
+        plain = read_object(await body_of(request), *keys, most_around=MOST_AROUND)
+        name, given, question = run_name(plain.get("run")), read_input(plain.get("input")), read_question(plain)
+        place = await self.place_of(name)
+        return answer(await self.while_here(request, self.look_at(worker.what_if, place, given, question)))
 
     async def watch(self, request: Request) -> Any:
         place = await self.place_of(run_name(request.query_params.get("run")))

@@ -25,7 +25,7 @@ DOCUMENT = """<!DOCTYPE html>
 
 def document() -> tuple[str, str]:
     """The page, and the policy it is sent with."""
-    style, script = web("style.css") + web("studio.css"), bundle("studio")
+    style, script = web("style.css") + web("what_if.css") + web("studio.css"), bundle("studio")
     policy = (
         f"default-src 'none'; script-src '{hashed(script)}'; style-src '{hashed(style)}'; img-src data: blob:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -11,10 +11,10 @@ import numpy as np
 
 from glassformer.layers.contract import keywords as keywords_of
 from glassformer.lens.declared import forward_axes
-from glassformer.lens.payload import BY_PAIR, DERIVED, Writer, summary
+from glassformer.lens.payload import BY_PAIR, Writer, derived_pairs, summary, traced_on
 from glassformer.lens.provenance import Equation, Provenance
 from glassformer.lens.studio.compile_limit import CompileLimit
-from glassformer.lens.trace import Trace, trace
+from glassformer.lens.trace import Trace
 from glassformer.lens.trace_input import TraceInput
 from glassformer.models.t5 import Inputs
 from glassformer.names import gradient_name, last_word
@@ -33,9 +33,7 @@ def preview(run: Run, trace_input: TraceInput, compile_limit: CompileLimit | Non
     full = filled(run, trace_input)
     if compile_limit is not None:
         compile_limit.note(run.model, full.x)
-    loss = run.recipe.loss
-    traced = trace(run.model, run.params, full.x, labels=full.labels, weights=full.weights, loss=loss, **full.keywords)
-    return brief(traced, trace_input, run.path.name, is_filled=full is not trace_input)
+    return brief(traced_on(run, full), trace_input, run.path.name, is_filled=full is not trace_input)
 
 
 def brief(traced: Trace, trace_input: TraceInput, run: str, is_filled: bool) -> dict[str, Any]:
@@ -56,7 +54,7 @@ def brief(traced: Trace, trace_input: TraceInput, run: str, is_filled: bool) -> 
                     axes[one] = letters[id(value)]
                     size = tuple(slice(sizes.get(letter) if is_filled else None) for letter in axes[one])
                     arrays[one] = np.asarray(array)[0][size]
-    derived = sum(array.size for name, array in arrays.items() if last_word(name) in SHOWN) > DERIVED
+    derived = derived_pairs(arrays)
     equations: dict[str, Equation] = {}
     if derived:  # the page evaluates their formulas: it needs these, and what they read
         made = Provenance(traced)
@@ -68,7 +66,7 @@ def brief(traced: Trace, trace_input: TraceInput, run: str, is_filled: bool) -> 
                 arrays[name], axes[name] = made.sample(name)[(..., *map(slice, size))], made.axes[name]
     else:
         arrays = {name: array for name, array in arrays.items() if last_word(name) in SHOWN}
-    tensors = Writer(arrays, derived=derived)
+    tensors = Writer(arrays, derived)
     for name in arrays:
         kind = "mask" if last_word(name) == "mask" else "gradient" if name in traced.gradients else "value"
         tensors.add(name, kind, axes[name], equations.get(name))
@@ -86,6 +84,8 @@ def filled(run: Run, trace_input: TraceInput) -> TraceInput:
     """The trace_input with tokens behind its end that nobody looks at and that count nothing."""
     if trace_input.kind != "text" or isinstance(run.recipe.task, Span) or "keep" not in keywords_of(run.model):
         return trace_input  # the places of a span are its classes: more tokens would be more of them
+    if trace_input.dy is not None:
+        return trace_input
     context = context_of(run)
     pair = isinstance(trace_input.x, Inputs)
     first = np.asarray(trace_input.x.source if pair else trace_input.x)

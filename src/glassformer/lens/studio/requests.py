@@ -42,7 +42,7 @@ class SampleNumber(NamedTuple):
 Input = Pixels | PictureFile | Words | SampleNumber
 
 
-def read_object(body: bytes, *keys: str) -> dict[str, Any]:
+def read_object(body: bytes, *keys: str, most_around: int = MOST_AROUND) -> dict[str, Any]:
     """One JSON object of these keys; NaN and infinity, which JSON does not know, are refused.
 
     Eight megabytes of brackets become 250 in Python: before anything is parsed, all but the strings is counted.
@@ -50,9 +50,9 @@ def read_object(body: bytes, *keys: str) -> dict[str, Any]:
     around = end = 0
     for string in STRING.finditer(body):
         around, end = around + string.start() - end, string.end()
-        if around > MOST_AROUND:
+        if around > most_around:
             break
-    if max(around, around + len(body) - end) > MOST_AROUND:
+    if max(around, around + len(body) - end) > most_around:
         raise HTTPError(
             400, f"the request is not one of ours (nested too deeply, or no JSON); expected {', '.join(keys)}"
         )

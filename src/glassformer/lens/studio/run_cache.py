@@ -19,6 +19,7 @@ from glassformer.layers.contract import param_shapes
 from glassformer.lens.studio.runs import STATE, WEIGHTS, about_file, stamp
 from glassformer.lens.studio.samples import Sample, SampleSet
 from glassformer.predict.run import Run, load
+from glassformer.predict.writer import Writer
 from glassformer.reading import parse_json
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.weights import fill
@@ -30,6 +31,10 @@ KEPT_SAMPLES = 64
 class LoadedRun:
     def __init__(self, run: Run) -> None:
         self.run = run
+
+    @cached_property
+    def writer(self) -> Writer:
+        return Writer(self.run, notice=lambda _: None)
 
     @cached_property
     def samples(self) -> SampleSet:

@@ -11,7 +11,7 @@ from glassformer.data.dataset import IMAGES, TEXTS, Samples
 from glassformer.errors import DataError
 from glassformer.predict.examples import read_test_examples
 from glassformer.predict.run import Run
-from glassformer.train.tasks import Answering, Classify, Translate
+from glassformer.train.tasks import Classify, Prompted, Translate
 
 
 class Sample(NamedTuple):
@@ -44,5 +44,5 @@ def images_of(data: str) -> Samples:
 
 def texts_of(run: Run) -> list[Sample]:
     """`target` is what a run is asked for as a whole: a class, a translation; not what single tokens are."""
-    whole = run.model.input.reads != TEXTS or isinstance(run.recipe.task, Classify | Translate | Answering)
+    whole = run.model.input.reads != TEXTS or isinstance(run.recipe.task, Classify | Translate | Prompted)
     return [Sample(text=text, target=expected if whole else None) for text, expected in read_test_examples(run)]

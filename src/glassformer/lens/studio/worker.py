@@ -16,6 +16,8 @@ from glassformer.lens.studio.requests import Input
 from glassformer.lens.studio.run_cache import FirstSamples, RunCache, newest
 from glassformer.lens.studio.runs import Place
 from glassformer.lens.studio.samples import Sample
+from glassformer.lens.studio.what_if import Question, answer
+from glassformer.lens.studio.writing import Asked, write_on
 
 RUNS, FIRST, COMPILED = RunCache(), FirstSamples(), CompileLimit()
 
@@ -41,7 +43,20 @@ def view(place: Place, name: str, given: Input) -> bytes:
     loaded = RUNS.get(place.path)
     trace_input = trace_input_of(loaded, unpacked(given))
     COMPILED.note(loaded.run.model, trace_input.x)
-    return json_bytes({**whole_view(loaded.run, trace_input), "run": name})
+    return json_bytes({**whole_view(loaded.run, trace_input, alone=False), "run": name})
+
+
+def what_if(place: Place, given: Input, question: Question) -> bytes:
+    place.check()
+    loaded = RUNS.get(place.path)
+    trace_input = trace_input_of(loaded, unpacked(given))
+    COMPILED.note((loaded.run.model, "what if"), trace_input.x)
+    return json_bytes(answer(loaded.run, trace_input, question))
+
+
+def write(place: Place, asked: Asked) -> bytes:
+    place.check()
+    return json_bytes(write_on(RUNS.get(place.path), asked))
 
 
 def look(place: Place) -> tuple[int, dict[str, Any]]:

@@ -109,12 +109,17 @@ export function labelOf(trace, tensor, axis, i) {
 }
 
 function namesAlong(trace, tensor, axis) {
-  if (axis === "T" || axis === "S" || axis === "M") return sequenceOf(trace, tensor, axis);
+  if (axis === "T" || axis === "S" || axis === "M") return sequenceOf(trace, tensor, axis).slice(tokensInFront(trace, tensor, axis));
   if (isGate(axis)) return tensor.gates ?? stepOf(trace, tensor)?.gates;
   return axis === "K" || axis === "V" ? trace.words : null;
 }
 
 const stepOf = (trace, { name }) => trace.steps.find(({ values, gradients, weights }) => [...values, ...gradients, ...weights, ...weights.map((weight) => trace.tensors[weight]?.gradient)].includes(name));
+
+// How many tokens of its sequence a tensor does not have yet: class and distillation tokens come in front of the patches.
+export function tokensInFront(trace, tensor, axis) {
+  return Math.max(sequenceOf(trace, tensor, axis).length - tensor.shape[tensor.axes.indexOf(axis)], 0);
+}
 
 export function sequenceOf(trace, tensor, axis) {
   const layer = trace.attention.find((one) => tensor.name.startsWith(`${one.name}.`));

@@ -29,7 +29,7 @@ export function fullTraceTab(failed) {
       if (!isOpen || asked !== key) return;
       room.style.minHeight = `${room.offsetHeight}px`; // the page does not jump while its content is replaced
       page?.stop();
-      page = start(room, payload);
+      page = start(room, payload, { askServer: (question) => ask("what_if", { ...now, ...question }) });
       requestAnimationFrame(() => { room.style.minHeight = ""; });
       refusal.hidden = true;
     } catch (error) {

@@ -26,7 +26,7 @@ export function imagePicture({ title, input, shares = () => null, query = () => 
   const [rows, columns] = input.shape;
   const [down, across] = input.grid ?? [1, 1];
   const first = input.first ?? 0;
-  const room = first ? 0.16 : 0; // beside the image, for the class token
+  const room = first ? 0.16 : 0; // beside the image, for the tokens in front of the patches: class, distillation
 
   function size(width) {
     const w = Math.min(width / (1 + room), largest);
@@ -35,7 +35,7 @@ export function imagePicture({ title, input, shares = () => null, query = () => 
 
   function place(token, width) {
     const { w, h, chip } = size(width);
-    if (token < first) return { x: w + chip * 0.2, y: 0, width: chip * 0.8, height: chip * 0.8 };
+    if (token < first) return { x: w + chip * 0.2, y: token * (chip * 0.8 + 24), width: chip * 0.8, height: chip * 0.8 };
     const at = token - first;
     return { x: ((at % across) * w) / across, y: (Math.floor(at / across) * h) / down, width: w / across, height: h / down };
   }
@@ -56,10 +56,10 @@ export function imagePicture({ title, input, shares = () => null, query = () => 
           const value = given[first + row * across + column];
           return [...colour(value), Math.round(255 * opacity(value))];
         }));
-        if (first) {
-          const box = place(0, width);
-          surface.rect(box.x, box.y, box.width, box.height, { fill: css(colour(given[0])), opacity: Math.max(opacity(given[0]), 0.15), radius: 3 });
-          if (box.width > 34) surface.text(box.x, box.height + 14, "class", { fill: ink.quiet, size: 11 });
+        for (let token = 0; token < first; token++) {
+          const box = place(token, width);
+          surface.rect(box.x, box.y, box.width, box.height, { fill: css(colour(given[token])), opacity: Math.max(opacity(given[token]), 0.15), radius: 3 });
+          if (box.width > 34) surface.text(box.x, box.y + box.height + 14, input.front[token], { fill: ink.quiet, size: 11 });
         }
         if (legend) drawOverlayLegend(surface, h, w, theme, shades, [12, 12, 14], legend());
       }
@@ -79,12 +79,18 @@ export function imagePicture({ title, input, shares = () => null, query = () => 
       if (!input.grid) return null;
       const { w, h } = size(width);
       if (x < 0 || y < 0 || y >= h) return null;
-      if (x >= w) return first && y < place(0, width).height && x < place(0, width).x + place(0, width).width ? { token: 0 } : null;
+      if (x >= w) {
+        for (let token = 0; token < first; token++) {
+          const box = place(token, width);
+          if (y >= box.y && y < box.y + box.height && x < box.x + box.width) return { token };
+        }
+        return null;
+      }
       return { token: first + Math.floor((y / h) * down) * across + Math.floor((x / w) * across) };
     },
     box: ({ token }, width) => place(token, width),
     move({ token }, dx, dy) {
-      if (token < first) return { token: first };
+      if (token < first) return { token: dy && token + dy >= 0 && token + dy < first ? token + dy : first };
       const at = token - first;
       const column = (at % across) + dx;
       const row = Math.floor(at / across) + dy;

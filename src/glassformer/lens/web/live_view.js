@@ -9,7 +9,8 @@ import { openLatency } from "./latency.js";
 
 export function liveTab({ banner, onChange }) {
   const asking = openSelection((isNew) => columns.forEach((one) => one.redraw(isNew)));
-  const columns = [runColumn(asking), runColumn(asking)];
+  const columns = [0, 1].map((i) => runColumn(asking, (how) => writeOn(i, how)));
+  const grown = { prompt: "", text: "", tokens: 0 }; // a text that was written on, and how far
   const source = openInputSource({ onChange, onOther: () => asking.forget(), complain });
   const stopwatch = openLatency();
   const complaint = h("p", { class: "refusal", role: "alert", hidden: true });
@@ -23,6 +24,22 @@ export function liveTab({ banner, onChange }) {
     if (banner.takes(error)) return;
     complaint.hidden = false;
     complaint.textContent = error.message;
+  }
+
+  // One token more, as `glassformer generate` writes it: from the same prompt, with the same seed, one token longer.
+  async function writeOn(i, how) {
+    const text = source.now().input().text;
+    const key = JSON.stringify([names[i], how]);
+    const goes = grown.text === text && grown.key === key;
+    const prompt = goes ? grown.prompt : text;
+    try {
+      const { text: written, tokens } = await ask("write", { run: names[i], prompt, length: goes ? grown.tokens + 1 : 1, ...how });
+      if (source.now().input().text !== text) return;
+      Object.assign(grown, { prompt, key, text: prompt + written, tokens: Math.max(tokens, 1) });
+      source.now().show(prompt + written, null);
+    } catch (error) {
+      complain(error);
+    }
   }
 
   const preview = latestRequest(async ({ since }) => {

@@ -2,6 +2,7 @@
 import { h } from "./dom.js";
 import { matrix, openTrace, withNumbers } from "./data.js";
 import { attentionView } from "./attention.js";
+import { deviceView } from "./device.js";
 import { explain, isEqual } from "./explain.js";
 import { redrawAll, theme } from "./figure.js";
 import { listen, shortcutsDialog } from "./shortcuts.js";
@@ -14,12 +15,20 @@ import { openSidebar } from "./sidebar.js";
 import { patternOf } from "./softmax.js";
 import { markMade } from "./step.js";
 import { header } from "./header.js";
+import { readingBar } from "./reading.js";
+import { pageEngine, serverEngine } from "./what_if_engine.js";
+import { whatIfView } from "./what_if.js";
+import { whyView } from "./why.js";
+import { writeNext, writeReason } from "./forward_write.js";
 import { stepper } from "./stepper.js";
 import { stepsView } from "./steps.js";
+import { overviewView } from "./overview.js";
 
 // Show a trace inside an element. What comes back can show another one: `stop()` first.
-export function start(root, payload) {
+// `writer`: how a text goes on in the page (answer.js); `askServer`: who answers "what if"; without one, the page itself does both.
+export function start(root, payload, { writer = null, askServer = null } = {}) {
   const trace = openTrace(payload);
+  const whatIfEngine = askServer ? serverEngine(trace, askServer) : pageEngine(trace);
   const ending = new AbortController();
   const scene = openViewState(trace, ending.signal);
   const { state, layers } = scene;
@@ -30,15 +39,18 @@ export function start(root, payload) {
   const dialog = shortcutsDialog();
   const search = searchBox(trace, goTo);
   const turnTheme = () => state.set({ theme: theme() === "dark" ? "light" : "dark" });
-  const top = header(scene, { search: search.element, turnTheme, showKeys: () => dialog.showModal() });
-  const side = openSidebar(scene, () => maps?.redraw());
+  const side = openSidebar(scene, () => maps?.redraw(), writer ?? (askServer ? null : { reason: writeReason(trace), next: (ids) => writeNext(trace, ids) }));
   let maps = null;
+  let marks = null; // shows the step that is read
+  const reader = readingBar(scene, (step) => marks?.(step));
+  const top = header(scene, { read: reader.opener, search: search.element, turnTheme, showKeys: () => dialog.showModal() });
 
+  scene.told = () => side.tell(); // what is pointed at has changed
   root.dataset.kind = trace.input.kind;
   if (state.get().theme) document.documentElement.dataset.theme = state.get().theme;
   root.replaceChildren(
-    h("a", { class: "skip", href: "#middle", onclick: (event) => { event.preventDefault(); middle.focus(); } }, "To the walk"),
-    top.element, stations.element, h("div", { class: "columns" }, side.element, middle, panel.element), footer(trace), dialog);
+    h("a", { class: "skip", href: "#middle", onclick: (event) => { event.preventDefault(); middle.focus(); } }, "To the model"),
+    top.element, stations.element, reader.element, h("div", { class: "columns" }, side.element, middle, panel.element), footer(trace), dialog);
 
   // A cell is pointed at: its numbers, the numbers that made it, and, where its row is a token, the attention weights of that token.
   const on = {
@@ -49,6 +61,7 @@ export function start(root, payload) {
     },
     pick: (tensor, view, cell) => state.set({ cell: `${tensor.name}@${cell.row},${cell.column}` }),
     choose: (group) => state.set({ group }),
+    ask: (token) => side.ask(token),
     go: goTo,
   };
 
@@ -77,12 +90,27 @@ export function start(root, payload) {
     state.set({ tab: "walk", mode: backward ? "backward" : "forward", step: scene.stepOf(name)?.id ?? "", tensor: name });
   }
 
+  const VIEWS = {
+    model: () => overviewView(scene, on),
+    walk: () => stepsView(scene, on, stations.next),
+    attention: () => attentionView(scene, on),
+    positions: () => positionsView(trace, on),
+    "what-if": () => whatIfView(scene, whatIfEngine),
+    why: () => whyView(scene),
+    device: () => deviceView(scene),
+  };
+
   function drawMiddle() {
-    const { tab } = state.get();
-    const view = tab === "attention" ? attentionView(scene) : tab === "positions" ? positionsView(trace, on) : stepsView(scene, on, stations.next);
+    const { tab, part } = state.get();
+    const view = VIEWS[tab]();
+    const focused = middle.contains(document.activeElement) && document.activeElement.closest("[data-part]")?.dataset.part;
     maps = view.maps ?? null;
+    marks = view.mark ?? null;
     middle.replaceChildren(view.element ?? view);
+    if (focused) middle.querySelector(`button[data-part="${CSS.escape(focused)}"]`)?.focus(); // whoever opens it by key stays there
     root.dataset.tab = tab;
+    root.dataset.part = part;
+    reader.draw();
     rest();
   }
 
@@ -100,8 +128,9 @@ export function start(root, payload) {
     top.update(now);
     side.update(changed);
     if (has("step", "mode", "tab")) stations.draw();
-    if (has("tab", "step", "mode", "head", "group", "layer", "mask", "temperature", "tensor")) drawSoon();
+    if (has("tab", "step", "mode", "part", "head", "look", "heads", "scale", "group", "layer", "mask", "temperature", "tensor")) drawSoon();
     if (has("step", "tab")) window.scrollTo({ top: 0 });
+    if (has("read")) reader.draw();
     if (has("cell")) rest();
     if (has("theme")) { redrawAll(); rest(); }
   });
@@ -120,24 +149,30 @@ export function start(root, payload) {
     b: () => state.set({ mode: state.get().mode === "forward" ? "backward" : "forward" }),
     m: turnMask, t: turnTheme, Escape: letGo, "/": () => search.focus(), "?": () => dialog.showModal(),
     head: (head) => { if (head < (scene.layer()?.heads ?? 0)) state.set({ head }); },
-    w: () => state.set({ tab: "walk" }), a: () => state.set({ tab: "attention" }), o: () => state.set({ tab: "positions" }),
+    r: () => { state.set({ tab: "model" }); reader.toggle(); }, v: () => state.set({ tab: "model" }), w: () => state.set({ tab: "walk" }), a: () => state.set({ tab: "attention" }), o: () => state.set({ tab: "positions" }),
+    i: () => state.set({ tab: "what-if" }), y: () => state.set({ tab: "why" }), d: () => state.set({ tab: trace.device ? "device" : state.get().tab }),
   }, ending.signal);
 
   side.draw();
   drawMiddle();
   stations.draw();
   return {
-    trace, state, asSvg, asPng,
-    stop: () => ending.abort(),
+    trace, state, asSvg, asPng, ready: performance.now(), // milliseconds after the page was asked for
+    again: (options) => { ending.abort(); return start(root, payload, options); },
+    stop: () => { ending.abort(); reader.stop(); },
     explain: (name, at) => explain(trace, trace.tensor(name), at),
     isEqual: (name, at) => isEqual(trace, trace.tensor(name), trace.numberAt(name, at), explain(trace, trace.tensor(name), at)),
+    engine: whatIfEngine, writeNext: (ids) => writeNext(trace, ids),
     figureOf: (name) => document.getElementById(`tensor-${name}`)?.figure,
   };
 }
 
 function footer(trace) {
-  const exact = trace.half ? "Numbers in this file have 16 bits: about three digits are exact." : "Every number in this file is the model’s own, in 32 bits.";
-  return h("footer", {}, exact, trace.left_out.length ? ` Too large for a page, left out: ${trace.left_out.join(", ")}.` : "");
+  const kept = trace.weights === "none" ? " Weights were left out (--weights none)." : "";
+  const derived = Object.values(trace.tensors).filter((one) => one.derived && one.shape.length === 2).length;
+  const worked = derived ? ` ${derived} large tensors (gradients of weights) are worked out in this page, by the formula that stands beside them.` : "";
+  const exact = trace.half ? "Numbers in this file have 16 bits: about three digits are exact. What the page computes with (weights, inputs) has 32 where it is small enough." : "Every number in this file is the model’s own, in 32 bits.";
+  return h("footer", {}, exact, kept, worked, trace.left_out.length ? ` Too large for a page, left out: ${trace.left_out.join(", ")}.` : "");
 }
 
 const written = document.getElementById("trace");

@@ -3,8 +3,8 @@ import { h, number, visible } from "./dom.js";
 import { axisName } from "./axes.js";
 import { labelOf, partOf } from "./data.js";
 import { css, scaleFor } from "./colours.js";
-import { asSeen, explain, isEqual } from "./explain.js";
-import { cell as cellAt, evaluate } from "./formula.js";
+import { deviceNumber } from "./device.js";
+import { explain, isEqual } from "./explain.js";
 import { attentionOf, isChanged, seenBy } from "./softmax.js";
 import { cells } from "./surface.js";
 import { theme } from "./figure.js";
@@ -42,6 +42,7 @@ export function openPanel(trace, onClose, go) {
       tensor.equation ? h("p", { class: "cell-equation" }, tensor.equation) : null,
       gradient ? pair("gradient", number(trace.numberAt(gradient.name, at), digits), "cell-gradient", trace.numberAt(gradient.name, at),
         "How much the loss grows when this number grows by one.") : null,
+      ...deviceLines(tensor, at),
       isGradient ? h("p", { class: "small" }, "A gradient: how much the loss grows when the number grows by one.") : null,
       layer && tensor.axes.includes("H") && tensor.axes.includes("S") && tensor.axes.length === 3 && tensor.axes[0] === "H"
         ? maskLine(layer, settings, cell, view) : null,
@@ -49,6 +50,14 @@ export function openPanel(trace, onClose, go) {
     ].filter(Boolean));
     element.classList.add("filled");
     return made?.places ?? [];
+  }
+
+  // The device's number, and by how much it is more or less than the run's.
+  function deviceLines(tensor, at) {
+    const found = deviceNumber(trace, tensor.name, at);
+    if (!found) return [];
+    const [other, apart] = found;
+    return [pair("device", number(other, digits + 2), "cell-device", other), pair("device − host", number(apart, 2), "cell-apart", apart)];
   }
 
   function place(tensor, view, { row, column }) {
@@ -66,10 +75,11 @@ export function openPanel(trace, onClose, go) {
 
   function maskLine(layer, settings, { row, column }, view) {
     const isCausal = (layer.square ? settings.mask || layer.mask : layer.mask) === "causal";
-    const isLater = column >= seenBy(layer, settings.mask, row, view.columns);
-    const mask = `${layer.name}.mask`;
-    const isPadding = trace.tensors[mask] && (layer.mask !== "causal" || column <= row) && !evaluate(asSeen(trace, mask), cellAt([view.of.at, row, column]))[0];
-    const words = isLater ? "causal: hidden, it comes later" : isPadding ? "padding: hidden" : isCausal ? "causal: seen" : trace.tensors[mask] && layer.mask !== "causal" ? "padding: seen" : "none: every token is seen";
+    const sees = (from) => seenBy(trace, layer, settings.mask, view.of.at, from)(column);
+    const isFar = layer.square && sees(column); // padding is hidden from itself, too
+    const hidden = isCausal && column > row ? "causal: hidden, it comes later" : isFar ? "window: hidden, it is too far away" : "padding: hidden";
+    const seen = isCausal ? "causal: seen" : trace.tensors[`${layer.name}.mask`] && layer.mask !== "causal" ? "padding: seen" : "none: every token is seen";
+    const words = sees(row) ? seen : hidden;
     return pair("mask", words, "cell-mask");
   }
 

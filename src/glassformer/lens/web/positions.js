@@ -1,20 +1,19 @@
 // Positions: every dimension of the table over the grid of patches (or along the text), and how alike positions are.
-//
-// similarity(s, t) = pos[s] · pos[t] / (|pos[s]| |pos[t]|)
 import { h } from "./dom.js";
 import { matrix } from "./data.js";
 import { figure } from "./figure.js";
 import { heatmap } from "./heatmap.js";
 import { mapsPicture } from "./maps.js";
+import { likenessView, similarityOf } from "./similarity.js";
 
-const MOST = 256; // positions compared with each other; of more, every second, fourth, …
 const TILES = 14; // of a larger grid the likeness is drawn as one heat map
 
 export function positionsView(trace, on) {
   const tensor = trace.positions && trace.tensor(trace.positions);
   if (!tensor) return h("article", { class: "step" }, h("header", {}, h("h2", {}, "Positions"), h("p", { class: "about" }, "This model has no table of positions.")));
   const { grid, first = 0 } = trace.input;
-  const count = trace.sequences.tokens.length || tensor.shape[0];
+  const before = trace.first_position ?? 0; // rows in front of the first token's: of padding, or of nobody
+  const count = Math.min((trace.sequences.tokens.length || tensor.shape[0]) + before, tensor.shape[0]);
   const likeness = similarityOf(tensor, count);
   const drawn = shown(tensor, matrix(tensor), (view) => (grid
     ? mapsPicture({ title: "Positions: each dimension over the grid", view, grid, first })
@@ -29,7 +28,7 @@ export function positionsView(trace, on) {
 
   return h("article", { class: "step" },
     h("header", {}, h("h2", {}, "Positions"),
-      h("p", { class: "about" }, `${trace.positions}: ${tensor.shape[0]} places, ${tensor.shape[1]} numbers each. They are added to the tokens, so that attention can tell places apart.`)),
+      h("p", { class: "about" }, `${trace.positions}: ${tensor.shape[0]} ${before ? "rows" : "places"}, ${tensor.shape[1]} numbers each. They are added to the tokens, so that attention can tell places apart.${before ? ` The first token reads row ${before}, padding row ${before - 1}.` : ""}`)),
     section(grid ? "Each dimension, over the grid of patches" : "Each dimension, along the text", "", drawn),
     section("How alike two positions are", [
       grid ? "One small map for each patch, at its own place: how alike its position is to that of every other. " : "",
@@ -38,38 +37,4 @@ export function positionsView(trace, on) {
 
 function section(title, about, { element, tools }, name = "") {
   return h("section", { class: name }, h("h3", { class: "section" }, title, tools), about ? h("p", { class: "small" }, about) : null, element);
-}
-
-// The similarity of positions as a tensor of its own, whose cells can be pointed at.
-function similarityOf(tensor, count) {
-  const { data, rows, columns, step } = similarity(tensor, count);
-  return { name: "similarity of positions", kind: "value", shape: [rows, columns], axes: ["T", "T"], data, step, equation: "pos[s] · pos[t] / (|pos[s]| |pos[t]|)" };
-}
-
-function likenessView(likeness) {
-  const axis = likeness.step === 1 ? "T" : "";
-  return { ...matrix(likeness), rowAxis: axis, columnAxis: axis };
-}
-
-function similarity(tensor, count) {
-  const [M, C] = tensor.shape;
-  const all = Math.min(M, count || M);
-  const step = Math.ceil(all / MOST);
-  const places = Array.from({ length: Math.ceil(all / step) }, (_, i) => i * step);
-  const n = places.length;
-  const rows = places.map((place) => {
-    const row = tensor.data.subarray(place * C, (place + 1) * C);
-    let square = 0;
-    for (const value of row) square += value * value;
-    return { row, size: Math.sqrt(square) || 1 };
-  });
-  const data = new Float32Array(n * n);
-  for (let i = 0; i < n; i++) {
-    for (let j = i; j < n; j++) {
-      let sum = 0;
-      for (let c = 0; c < C; c++) sum += rows[i].row[c] * rows[j].row[c];
-      data[i * n + j] = data[j * n + i] = sum / (rows[i].size * rows[j].size);
-    }
-  }
-  return { data, rows: n, columns: n, step };
 }

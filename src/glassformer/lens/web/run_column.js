@@ -1,22 +1,24 @@
 // What one run makes of the input: its answer, the attention weights of the patch or token that is pointed at, and all heads.
 import { h, number, percent, visible } from "./dom.js";
 import { answerFacts, rightClass, showPlace } from "./answer.js";
-import { sharesOf, words } from "./attention.js";
+import { called, sharesOf, words } from "./attention.js";
 import { barsPicture } from "./bars.js";
 import { livePicture } from "./live_picture.js";
 import { openTrace } from "./data.js";
 import { figure } from "./figure.js";
 import { headsView } from "./heads.js";
 import { imagePicture } from "./image.js";
+import { nextSymbolView } from "./next_symbol.js";
 import { tokensPicture } from "./tokens.js";
 
 const LARGEST = 460; // pixels, along a side of the image
 const LOOKING = "Looking … the first time takes a few seconds.";
 const MOST = 5; // of the tokens that are looked at, those that are named
 
-export function runColumn(asking) {
+// `write(settings)`: the text shall go on by one token, drawn so; without it there is no button for that.
+export function runColumn(asking, write = null) {
   let trace = null;
-  let called = null; // the run
+  let named = null; // the run that is shown
   const layer = () => (trace.attention.length ? asking.layerOf(trace) : null);
   const query = () => asking.queryOf(trace, layer());
   const shares = () => (layer() ? sharesOf(trace, layer(), asking.headIn(layer()), query(), asking.settings()) : null);
@@ -33,7 +35,7 @@ export function runColumn(asking) {
     tools: "apart",
     onPoint: (cell) => asking.point(cell && { ...cell, input: trace.input }),
     onPick: (cell) => asking.pin({ ...cell, input: trace.input }),
-    describe: ({ token }) => `${trace.input.kind === "image" ? "patch" : "token"} ${trace.sequences[layer()?.queries ?? "tokens"][token]}`,
+    describe: ({ token }) => (trace.input.kind === "image" ? called(trace, token) : `token ${trace.sequences[layer()?.queries ?? "tokens"][token]}`),
   });
   const memory = figure(livePicture("The text that is read", () => tokensPicture({ title: "", tokens: trace.sequences[layer()?.keys ?? "tokens"], shares: () => (isCross() ? shares() : null), legend: isCross() ? legend : null })), { tools: false });
   const heads = headsView(asking);
@@ -44,8 +46,14 @@ export function runColumn(asking) {
   const looking = h("p", { class: "small looking", role: "status" }, LOOKING);
   const best = h("p", { class: "best", role: "status" });
   const note = h("p", { class: "small note" });
+  const drawing = { heat: 1, top_p: 1 };
+  const seed = h("input", { type: "number", min: 0, max: 999999, step: 1, value: 0, "aria-label": "Seed" });
+  const greedy = h("input", { type: "checkbox", "aria-label": "Greedy" });
+  const how = h("div", { class: "how" }, h("label", {}, "Seed ", seed), h("label", {}, greedy, " greedy"));
+  const next = h("div", { class: "next-room" });
+  const writeOne = () => write({ temperature: drawing.heat, top_p: drawing.top_p, greedy: greedy.checked, seed: Math.max(0, Math.floor(Number(seed.value)) || 0) });
   const places = h("div", { class: "places" });
-  const answer = h("section", { class: "answer-part" }, h("h3", {}, "Answer", bars.tools), bars.element, places, note);
+  const answer = h("section", { class: "answer-part" }, h("h3", {}, "Answer", bars.tools), bars.element, next, places, note);
   const caption = h("p", { class: "caption" });
   const strongest = h("dl", { class: "strongest" });
   const read = h("div", { class: "read" }, h("p", { class: "small" }, "the text that is read"), memory.element);
@@ -65,6 +73,8 @@ export function runColumn(asking) {
       bars.picture.renew();
       bars.redraw();
     } else best.replaceChildren(...answerFacts(trace).map((fact) => h("span", {}, fact)));
+    const asks = said.asked?.length ? nextSymbolView(trace, () => drawing, (changes) => Object.assign(drawing, changes), write && said.question === "next" ? writeOne : null) : null;
+    next.replaceChildren(...(asks ? [asks.element, ...(write && said.question === "next" ? [how] : [])] : []));
     const isRight = said.classes && said.known && said.probabilities.indexOf(Math.max(...said.probabilities)) === said.label;
     note.textContent = said.classes && said.known
       ? `${isRight ? "Right" : `Wrong: it is ${visible(said.classes[said.label])}`} · loss ${number(said.loss, 3)}`
@@ -109,8 +119,8 @@ export function runColumn(asking) {
     element,
     // The run that the next preview will be of.
     call(run) {
-      if (called !== run.name) this.wait(LOOKING);
-      called = run.name;
+      if (named !== run.name) this.wait(LOOKING);
+      named = run.name;
       name.textContent = run.title;
       about.textContent = [run.model, run.parameters ? `${run.parameters.toLocaleString("en")} parameters` : "", run.accuracy == null ? "" : `${(100 * run.accuracy).toFixed(2)} % right`, run.data].filter(Boolean).join(" · ");
     },

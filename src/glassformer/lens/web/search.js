@@ -1,11 +1,12 @@
-// Find a tensor by its name: all words, in any order.
+// Find a tensor by its name, or by what the field calls it: all words, in any order.
 import { h } from "./dom.js";
+import { entryOf, isAbout } from "./glossary.js";
 
 const MOST = 12;
 
 export function searchBox(trace, go) {
   const list = h("ul", { class: "found", role: "listbox", id: "found", hidden: true });
-  const input = h("input", { type: "search", placeholder: "Find a tensor…", "aria-label": "Find a tensor by name", autocomplete: "off", spellcheck: "false",
+  const input = h("input", { type: "search", placeholder: "Find…", "aria-label": "Find a tensor by its name, or by a word such as softmax", autocomplete: "off", spellcheck: "false",
     role: "combobox", "aria-controls": "found", "aria-expanded": "false" });
   let chosen = 0;
   let names = [];
@@ -25,6 +26,8 @@ export function searchBox(trace, go) {
     chosen = Math.min(chosen, Math.max(names.length - 1, 0));
     list.replaceChildren(...names.map((name, i) => h("li", { role: "option", "aria-selected": i === chosen, onpointerdown: (event) => { event.preventDefault(); take(name); } },
       h("code", {}, name), h("small", {}, trace.tensors[name].shape.join(" × ")))));
+    const meant = entryOf(input.value.trim());
+    if (meant && names.length) list.prepend(h("li", { class: "none means", role: "presentation" }, meant[2]));
     if (!names.length) list.replaceChildren(h("li", { class: "none" }, "No tensor is called so."));
     list.hidden = !input.value.trim();
     input.setAttribute("aria-expanded", String(!list.hidden));
@@ -44,10 +47,10 @@ export function searchBox(trace, go) {
 // First what is called so, then what begins so, then what has it somewhere.
 export function matching(names, words) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = names.filter((name) => wanted.every((word) => name.toLowerCase().includes(word)));
+  const found = names.filter((name) => isAbout(words.trim(), name) || wanted.every((word) => name.toLowerCase().includes(word) || isAbout(word, name)));
   const rank = (name) => {
     const own = name.slice(name.lastIndexOf(".") + 1).toLowerCase();
-    return own === wanted.at(-1) ? 0 : own.startsWith(wanted.at(-1)) ? 1 : 2;
+    return own === wanted.at(-1) ? 0 : own.startsWith(wanted.at(-1)) || isAbout(words.trim(), name) ? 1 : 2;
   };
   return found.sort((a, b) => rank(a) - rank(b));
 }

@@ -70,7 +70,7 @@ function tokenIn(point, trace, layer) {
   const middle = first + Math.floor((grid[0] - 1) / 2) * grid[1] + Math.floor(grid[1] / 2);
   if (!point?.input.grid) return middle;
   const from = point.input;
-  if (point.token < (from.first ?? 0)) return first ? 0 : middle;
+  if (point.token < (from.first ?? 0)) return first ? Math.min(point.token, first - 1) : middle;
   const at = point.token - (from.first ?? 0);
   const along = (place, many, all) => Math.floor(((place + 0.5) / many) * all);
   return first + along(Math.floor(at / from.grid[1]), from.grid[0], grid[0]) * grid[1] + along(at % from.grid[1], from.grid[1], grid[1]);

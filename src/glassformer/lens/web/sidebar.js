@@ -5,10 +5,10 @@ import { inputFigures, strongest, words } from "./attention.js";
 import { attentionControls, renewed } from "./controls.js";
 
 // `onAsk()`: another token asks.
-export function openSidebar(scene, onAsk) {
+export function openSidebar(scene, onAsk, writer = null) {
   const { trace, state } = scene;
   const element = h("aside", { class: "side", "aria-label": "Input and attention" });
-  const answer = answerView(trace);
+  const answer = answerView(trace, state, writer);
   const caption = h("p", { class: "caption" });
   let figures = [];
   let controls = null;
@@ -46,6 +46,11 @@ export function openSidebar(scene, onAsk) {
 
   function ask(token) {
     scene.hover(token);
+    tell();
+  }
+
+  // After a change of the token that asks.
+  function tell() {
     const layer = scene.layer();
     if (layer) caption.replaceChildren(...[words, strongest].map((say) => h("span", {}, say(trace, layer, scene.settings(), scene.query()))));
     else caption.replaceChildren();
@@ -63,5 +68,5 @@ export function openSidebar(scene, onAsk) {
     ask(-1);
   }
 
-  return { element, draw, ask, update };
+  return { element, draw, ask, tell, update };
 }

@@ -1,6 +1,7 @@
 // One step of the walk: its formulas, and its tensors as heat maps.
 import { choices, h } from "./dom.js";
 import { axisName } from "./axes.js";
+import { withGlossary } from "./glossary.js";
 import { labelOf, matrix, partOf, withNumbers } from "./data.js";
 import { figure } from "./figure.js";
 import { heatmap } from "./heatmap.js";
@@ -17,7 +18,7 @@ export function stepView(trace, step, settings, on) {
     h("header", {},
       step.where ? h("p", { class: "where" }, step.where) : null,
       h("h2", {}, step.title),
-      step.about ? h("p", { class: "about" }, step.about) : null),
+      step.about ? h("p", { class: "about" }, withGlossary(step.about)) : null),
     formulas.length ? h("section", { class: "formulas" }, h("h3", {}, backward ? "Backward" : "Forward"),
       h("ul", {}, formulas.map((formula) => h("li", { class: isProse(formula) ? "prose" : "" }, formula)))) : null,
     shown.length ? h("section", { class: "cards" }, shown.map((name) => card(trace, name, settings, on, short(name)))) : null,

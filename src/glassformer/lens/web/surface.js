@@ -25,12 +25,17 @@ export function onCanvas(context) {
       context.stroke();
       context.globalAlpha = 1;
     },
-    text(x, y, words, { fill, size = 12, align = "left", weight = 400, mono = false }) {
+    text(x, y, words, { fill, size = 12, align = "left", weight = 400, mono = false, upright = false }) {
       context.fillStyle = fill;
       context.font = `${weight} ${size}px ${mono ? MONO : SANS}`;
       context.textAlign = align;
       context.textBaseline = "alphabetic";
-      context.fillText(words, x, y);
+      if (!upright) return context.fillText(words, x, y);
+      context.save();
+      context.translate(x, y);
+      context.rotate(-Math.PI / 2);
+      context.fillText(words, 0, 0);
+      context.restore();
     },
     raster(x, y, width, height, picture) {
       context.imageSmoothingEnabled = picture.width > width || picture.height > height;
@@ -51,8 +56,8 @@ export function onSvg() {
       add("rect", { x, y, width, height, rx: radius || null, fill, stroke, "stroke-width": stroke ? line ?? 1 : null, opacity }),
     line: (x1, y1, x2, y2, { stroke, line = 1, opacity }) =>
       add("line", { x1, y1, x2, y2, stroke, "stroke-width": line, opacity }),
-    text: (x, y, words, { fill, size = 12, align = "left", weight = 400, mono = false }) =>
-      add("text", { x, y, fill, "font-size": size, "font-weight": weight, "font-family": mono ? MONO : SANS,
+    text: (x, y, words, { fill, size = 12, align = "left", weight = 400, mono = false, upright = false }) =>
+      add("text", { x, y, fill, transform: upright ? `rotate(-90 ${round(x)} ${round(y)})` : null, "font-size": size, "font-weight": weight, "font-family": mono ? MONO : SANS,
         "text-anchor": { left: "start", center: "middle", right: "end" }[align] }, words),
     raster(x, y, width, height, picture) {
       const { width: columns, height: rows } = picture;

@@ -1,11 +1,11 @@
 // What the reader has chosen. It lives in the address (#…), so that a link leads to the same view, and Back to the last one.
 
 const PLAIN = {
-  tab: "walk", mode: "forward", step: "", layer: "", head: 0, group: 0, token: -1, mask: "", temperature: 1, tensor: "", cell: "",
-  theme: "",
+  tab: "", mode: "forward", part: "", step: "", layer: "", head: 0, group: 0, token: -1, mask: "", temperature: 1, tensor: "", cell: "",
+  theme: "", look: "", heads: "", scale: "", heat: 1, top_p: 1, read: 0,
 };
 
-const PLACES = ["tab", "mode", "step", "layer", "tensor"]; // whoever goes to another one can go back
+const PLACES = ["tab", "mode", "part", "step", "layer", "tensor"]; // whoever goes to another one can go back
 
 // `complete` turns what a link says into a view that exists.
 export function openUrlState(signal, complete = (values) => values) {

@@ -26,7 +26,7 @@ INLINE void layer_norm_forward(float *y, float *xhat, float *std_inv, const floa
     }
 }
 
-/* dx (N, C)  <-  gain, xhat, std_inv, dy (N, C).  Overwrites dx, or adds to it.  dgain (C), dbias (C): adds. */
+/* dx (N, C)  <-  gain, xhat, std_inv, dy (N, C).  Overwrites dx, or adds to it.  dgain (C), dbias (C), or NULL: adds. */
 INLINE void layer_norm_backward(float *dx, float *dgain, float *dbias, const float *gain, const float *xhat,
                                 const float *std_inv, const float *dy, int N, int C, int add)
 {
@@ -35,8 +35,8 @@ INLINE void layer_norm_backward(float *dx, float *dgain, float *dbias, const flo
         for (int c = 0; c < C; c += LANES) {
             const vec d = vec_load_part(dy + c, LEFT(C, c)), hat = vec_load_part(xhat + c, LEFT(C, c));
             const vec dxhat = d * vec_load_part(gain + c, LEFT(C, c));
-            vec_store_part(dgain + c, vec_load_part(dgain + c, LEFT(C, c)) + d * hat, LEFT(C, c));
-            vec_store_part(dbias + c, vec_load_part(dbias + c, LEFT(C, c)) + d, LEFT(C, c));
+            if (dgain) vec_store_part(dgain + c, vec_load_part(dgain + c, LEFT(C, c)) + d * hat, LEFT(C, c));
+            if (dbias) vec_store_part(dbias + c, vec_load_part(dbias + c, LEFT(C, c)) + d, LEFT(C, c));
             sum += dxhat;
             products += dxhat * hat;
         }

@@ -16,10 +16,10 @@ INLINE void linear_backward_x(float *dx, const float *w_t, const float *dy, int 
     matmul(dx, I, add ? dx : NULL, I, dy, O, 1, w_t, I, N, O, I);
 }
 
-/* dw (I, O), db (O) or NULL  +=  x (N, I), dy (N, O).  Adds. */
+/* dw (I, O) or NULL, db (O) or NULL  +=  x (N, I), dy (N, O).  Adds. */
 INLINE void linear_backward_w(float *dw, float *db, const float *x, const float *dy, int N, int I, int O)
 {
-    matmul(dw, O, dw, O, x, 1, I, dy, O, I, N, O);
+    if (dw) matmul(dw, O, dw, O, x, 1, I, dy, O, I, N, O);
     if (db) add_rows(db, db, dy, O, N, O);
 }
 

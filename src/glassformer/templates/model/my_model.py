@@ -105,6 +105,8 @@ class Cache(NamedTuple):
 @register.model("my-model")
 @dataclass(frozen=True)
 class MyModel(Network):
+    """Image patches as tokens, one transformer block, a gate, one answer per image."""
+
     tasks: ClassVar[tuple[str, ...]] = ("classify",)
 
     images: Images = Images()  # sizes and classes are taken from the data

@@ -4,7 +4,8 @@ A task knows nothing of the model but what its forward takes: x, and keywords su
 """
 
 from glassformer.registry import register
-from glassformer.train.tasks.answer import Answering
+from glassformer.train.tasks.answer import Answering, Prompted
+from glassformer.train.tasks.chat import Chat
 from glassformer.train.tasks.classify import Classify
 from glassformer.train.tasks.contrast import Contrast
 from glassformer.train.tasks.embed import Embed, Vectors
@@ -27,6 +28,7 @@ TASKS: dict[str, type[Task]] = {
     "embed": Embed,
     "contrast": Contrast,
     "answer": Answering,
+    "chat": Chat,
 }
 for _name, _cls in TASKS.items():
     register.task(_name)(_cls)
@@ -35,11 +37,13 @@ __all__ = [
     "TASKS",
     "Answering",
     "Batch",
+    "Chat",
     "Classify",
     "Contrast",
     "Embed",
     "Masked",
     "NextToken",
+    "Prompted",
     "Regress",
     "Span",
     "Tag",

@@ -6,6 +6,8 @@ Each token is told the right ones before it. Right when every token of the answe
 of the model is then the right one, and only then. A sample that is longer than the context is refused, not cut.
 """
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -25,14 +27,26 @@ class Rows(NamedTuple):
     counts: np.ndarray  # bool (N, T): where that is of the answer
 
 
-@dataclass(frozen=True)
-class Answering(Task):
-    separator: str = "\n"  # stands between the prompt and its answer
+class Prompted(Task):
+    """A language model learns what follows a prompt, and nothing of the prompt itself."""
 
     whole: ClassVar[bool] = True
 
     def batch(self, samples: Rows, chosen: Integer[Array, "B"]) -> Batch:
         return Batch(samples.ids[chosen], samples.labels[chosen], samples.counts[chosen].astype("float32"), {})
+
+    def prompt(self, tokeniser: Tokeniser, ids: list[int]) -> list[int]:
+        """What the answer to a text is written behind; `ids` are the text's."""
+        return self.prompts(tokeniser, [ids])[0]
+
+    @abstractmethod
+    def prompts(self, tokeniser: Tokeniser, rows: Sequence[list[int]]) -> list[list[int]]:
+        """The same of several texts."""
+
+
+@dataclass(frozen=True)
+class Answering(Prompted):
+    separator: str = "\n"  # stands between the prompt and its answer
 
     def strings(self, example: Example) -> tuple[str, ...]:
         return example.text, self.separator, example.target
@@ -42,7 +56,7 @@ class Answering(Task):
 
         def rows(examples: tuple[Example, ...]) -> Rows:
             must_be_pairs(texts.name, examples)
-            prompts = [self.prompt(tokeniser, tokeniser.encode(example.text)) for example in examples]
+            prompts = self.prompts(tokeniser, [tokeniser.encode(example.text) for example in examples])
             answers = [[*tokeniser.encode(example.target), end] for example in examples]
             whole = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
             given = [row[:-1] for row in whole]
@@ -54,12 +68,11 @@ class Answering(Task):
 
         return Encoded(rows(texts.train), rows(texts.test), ())
 
-    def prompt(self, tokeniser: Tokeniser, ids: list[int]) -> list[int]:
-        """What the answer is written behind."""
+    def prompts(self, tokeniser: Tokeniser, rows: Sequence[list[int]]) -> list[list[int]]:
         between = tokeniser.encode(self.separator)
         if tokeniser.unknown_in(self.separator) or (self.separator and not between):
             raise DataError(
                 f"answer: the tokeniser has no symbol for the separator {self.separator!r}, which stands between a "
                 "prompt and its answer; choose another: --set 'task.separator=\" \"'"
             )
-        return [*ids, *between]
+        return [[*ids, *between] for ids in rows]

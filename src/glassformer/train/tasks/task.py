@@ -29,6 +29,7 @@ class Encoded(NamedTuple):
     train: Any
     test: Any
     classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # what a person should know: left out
 
 
 class Task(ABC):
@@ -63,6 +64,10 @@ class Task(ABC):
     def fitted(self, model: Network) -> Network:
         """The model, which has the data's sizes already, as this task's settings ask for it."""
         return model
+
+    def equipped(self, tokeniser: Tokeniser) -> Tokeniser:
+        """The tokeniser with whatever else this task makes samples by."""
+        return tokeniser
 
     def count(self, samples: Any) -> int:
         return len(jax.tree.leaves(samples)[0])

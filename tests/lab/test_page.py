@@ -1,0 +1,27 @@
+"""What pages say of studies is what the studies say: no number is typed by hand."""
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_is_written_from_the_study() -> None:
+    spec = importlib.util.spec_from_file_location("page", ROOT / "scripts/attention_accuracy_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    expected = script.page(script.Study())
+    assert (ROOT / "docs/attention-accuracy.md").read_text() == expected, "python scripts/attention_accuracy_page.py"
+    answer = script.Study().json["answer"].split("\n\n")
+    assert all(f"> {words}" in expected for words in answer)
+
+
+def test_the_answer_about_the_class_token_is_the_studys() -> None:
+    report = (ROOT / "studies/class-token/report.md").read_text()
+    answer = report.split("\n\n")[1]
+    assert f"> {answer}\n" in (ROOT / "docs/lab.md").read_text()
+    assert (ROOT / "studies/class-token/plan.toml").read_text() == (
+        ROOT / "src/glassformer/plans/class-token.toml"
+    ).read_text()
