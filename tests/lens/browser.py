@@ -128,7 +128,13 @@ class Tab:
         self.settle()
 
     def click_on(self, selector: str) -> None:
-        self.click(*self.middle(selector))
+        """Once it stands still: pictures above it that come into sight get their heights and push it down."""
+        end = time.monotonic() + LONGEST
+        before, now = None, self.middle(selector)
+        while before != now and time.monotonic() < end:
+            self.settle()
+            before, now = now, self.middle(selector)
+        self.click(*now)
 
     def middle(self, selector: str) -> tuple[float, float]:
         found = self.run(
