@@ -33,7 +33,9 @@ from glassformer.layers.masks import as_mask
 from glassformer.names import named_leaves
 from glassformer.shapes import Static
 from glassformer.train import jax_engine
-from glassformer.train.loop import Listener, Loop, split
+from glassformer.train.held_out import split
+from glassformer.train.listener import Listener
+from glassformer.train.loop import Loop
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
