@@ -255,7 +255,7 @@ class DifferentiableAttention(FusedAttention):
     """Fused attention as `jax.grad` takes it: the kernel's backward is left to JAX."""
 
     def forward(self, params: None, x: attention.Inputs, *, mask: Any = None) -> tuple[Any, Any]:
-        if self.instead(x.q.dtype):
+        if self.instead(x.q.dtype, x.q.shape[-1]):
             return super().forward(params, x, mask=mask)
         return self.kernel(as_mask(mask).causal, None, x.q, x.k, x.v), None
 

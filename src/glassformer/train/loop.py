@@ -299,9 +299,12 @@ class Loop(Trainer):
 
 def stand_ins(recipe: Recipe) -> list[str]:
     """A line for each way to attend that this machine does not have."""
-    layers = {node.layer for node in structure(recipe.model).walk()} if recipe.engine.name == "jax" else set()
+    if recipe.engine.name != "jax":
+        return []
     dtype = jnp.bfloat16 if recipe.engine.precision == "bf16" else jnp.float32
-    return sorted({layer.instead(dtype) for layer in layers if isinstance(layer, Attend)} - {""})
+    nodes = structure(recipe.model).walk()
+    lines = {node.layer.instead(dtype, node.x.q.shape[-1]) for node in nodes if isinstance(node.layer, Attend)}
+    return sorted(lines - {""})
 
 
 def rate_of(recipe: Recipe, engine: Engine, epoch: int) -> float:
