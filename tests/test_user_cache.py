@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.user_cache import VARIABLE, keep_programs
+from glassformer import user_cache
+from glassformer.user_cache import VARIABLE, keep_programs, not_private
 
 CHOSEN = "JAX_COMPILATION_CACHE_DIR"
 COMPILE = """
@@ -51,6 +52,30 @@ def test_nothing_is_taken_from_a_folder_that_others_can_write_to(folder: Path) -
     folder.chmod(0o777)
     keep_programs()
     assert CHOSEN not in os.environ
+
+
+def test_what_others_could_have_written_is_not_private() -> None:
+    def found(owner: int, mode: int) -> os.stat_result:
+        return os.stat_result((mode, 0, 0, 0, owner, 0, 0, 0, 0, 0))
+
+    own = os.geteuid()
+    assert not not_private(found(own, 0o700))
+    assert not not_private(found(0, 0o755))  # root's
+    assert not_private(found(own + 1, 0o700))
+    assert not_private(found(own, 0o770))
+    assert not_private(found(own, 0o702))
+
+
+def test_programs_for_another_processor_are_not_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for flags in ("flags: fma avx2", "flags: fma avx2 avx512f", "flags: fma avx2"):
+        monkeypatch.setattr(user_cache, "processor", lambda flags=flags: flags)
+        monkeypatch.delenv(CHOSEN, raising=False)
+        keep_programs()
+        found.append(os.environ[CHOSEN])
+    assert found[0] == found[2] != found[1]
+    monkeypatch.undo()
+    assert user_cache.processor()
 
 
 def test_a_file_that_was_cut_short_is_compiled_again_without_a_word(folder: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from glassformer.predict.run import Run, load
 from glassformer.train.fit import Data, run_recipe, with_all
-from glassformer.train.loop import Listener
+from glassformer.train.listener import Listener
 from glassformer.train.presets import DEFAULT
 from glassformer.train.recipe import Recipe
 

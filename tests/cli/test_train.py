@@ -14,8 +14,8 @@ import pytest
 
 from glassformer.api import fit
 from glassformer.cli import main
-from glassformer.cli.train import as_text
 from glassformer.cli.training_progress import TrainingProgress
+from glassformer.cli.training_report import as_text
 from glassformer.train.loop import Listener, Loop
 from glassformer.train.run_folder import RunFolder
 

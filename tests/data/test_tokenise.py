@@ -1,6 +1,9 @@
 """Tokens in files: those of the whole text, however it is cut; whole after an interruption; damage is refused."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +116,70 @@ def test_damage_is_refused_by_name(texts: list[Path], tmp_path: Path, small_piec
         open_tokens(out)
 
 
+def test_a_tokeniser_in_the_place_of_another_is_refused(texts: list[Path], tmp_path: Path) -> None:
+    """The same ids would be other texts."""
+    tokenise(texts, tmp_path / "out", BytePairs(300))
+    own = (tmp_path / "out" / "tokenizer.json").read_text()
+    (tmp_path / "out" / "tokenizer.json").write_text(Characters().train(["another alphabet"]).to_json())
+    with pytest.raises(DataError, match=r"tokenizer\.json: it is not the one that the tokens of this folder were made"):
+        open_tokens(tmp_path / "out")
+    with pytest.raises(DataError, match=r"tokenizer\.json: it is not the one"):
+        tokenise(texts, tmp_path / "out", BytePairs(300))
+    index = tmp_path / "out" / "tokens.json"
+    index.write_text(json.dumps({**json.loads(index.read_text()), "tokeniser": None}))  # as older ones are
+    open_tokens(tmp_path / "out")
+    (tmp_path / "out" / "tokenizer.json").write_text(json.dumps(json.loads(own)))
+    open_tokens(tmp_path / "out")
+    (tmp_path / "out" / "tokenizer.json").unlink()
+    with pytest.raises(
+        DataError, match=r"tokenizer\.json: it is missing, .*; bring it back, or tokenise the text again"
+    ):
+        open_tokens(tmp_path / "out")
+
+
+TWO_PROCESSES = """
+import sys
+from pathlib import Path
+from glassformer.data import tokenise
+from glassformer.data.tokeniser_training import Characters
+tokenise.PIECE = 10_000
+if __name__ == "__main__":
+    tokenise.tokenise([Path("text.txt")], Path("out"), Characters(), workers=2, progress=lambda bytes: print(bytes))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the children of a process in /proc")
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(200 * LINES)
+    (tmp_path / "two.py").write_text(TWO_PROCESSES)
+    parent = subprocess.Popen([sys.executable, "two.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    parent.stdout.readline()
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    parent.kill()
+    parent.communicate()
+    until = time.monotonic() + 60
+    while left := [child for child in children if Path(f"/proc/{child}").exists() and not is_zombie(child)]:
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+    assert len(children) >= 2
+
+
+def is_zombie(process: str) -> bool:
+    """It has ended, and nobody has asked how."""
+    try:
+        return ") Z " in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return True
+
+
 def test_what_cannot_be_tokenised_is_said(texts: list[Path], tmp_path: Path) -> None:
-    def refused(match: str, files: list[Path], kind: Any = None, error: type[GlassformerError] = DataError) -> None:
+    def refused(
+        match: str, files: list[Path], kind: Any = None, error: type[GlassformerError] = DataError, to: str = "out"
+    ) -> None:
         with pytest.raises(error, match=match):
-            tokenise(files, tmp_path / "out", kind or BytePairs(300))
+            tokenise(files, tmp_path / to, kind or BytePairs(300))
 
     bad = tmp_path / "latin.txt"
     bad.write_bytes(b"ok\n" + "Übel".encode("latin1"))
@@ -132,8 +195,9 @@ def test_what_cannot_be_tokenised_is_said(texts: list[Path], tmp_path: Path) -> 
     tokenise(texts, tmp_path / "out", BytePairs(300))
     refused("made from other files", texts[:1])
     refused("another tokeniser", texts, Characters().train(["abc"]))
+    refused("another tokeniser", texts, BytePairs(301))
+    refused("another tokeniser", texts, Characters())
     texts[0].write_text(LINES + "more")
     refused("they have changed", texts)
     (tmp_path / "a file").write_text("")
-    with pytest.raises((FileError, OSError)):
-        tokenise(texts, tmp_path / "a file", BytePairs(300))
+    refused("a file: cannot be written: File exists; choose another", texts, error=FileError, to="a file")

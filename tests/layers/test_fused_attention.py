@@ -1,12 +1,14 @@
 """Fused attention where its kernel is not to be had: blockwise stands in and is said to. On a GPU: its referee."""
 
+from dataclasses import dataclass, replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from glassformer.errors import SettingError
-from glassformer.layers import Attention, FusedAttention, Mask
+from glassformer.layers import Attention, FusedAttention, GroupedQueryAttention, Mask, multi_head
 from glassformer.layers.attention import Inputs
 
 ON_GPU = jax.default_backend() == "gpu"
@@ -36,8 +38,49 @@ def test_the_numbers_are_those_of_plain_attention(mask: Mask | None) -> None:
 @pytest.mark.skipif(ON_GPU, reason="here the kernel is to be had")
 def test_what_stands_in_is_said() -> None:
     on_cpu = "fused attention is for GPUs; on this CPU blockwise attention stands in"
-    assert FusedAttention().instead(jnp.bfloat16) == on_cpu
-    assert Attention().instead(jnp.float32) == ""
+    assert FusedAttention().instead(jnp.bfloat16, 64) == on_cpu
+    assert Attention().instead(jnp.float32, 64) == ""
+
+
+@dataclass
+class Device:
+    compute_capability: str
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "head_width", "said"),
+    [
+        ("8.0", jnp.bfloat16, 64, ""),
+        ("8.0", jnp.bfloat16, 128, ""),
+        ("9.0", jnp.float16, 256, ""),
+        ("9.0", jnp.float32, 64, "in float32 blockwise attention stands in"),
+        ("9.0", jnp.bfloat16, 20, "heads of a multiple of 8, up to 128 wide; at 20 blockwise attention stands in"),
+        ("8.6", jnp.bfloat16, 136, "up to 128 wide; at 136 blockwise attention stands in"),
+        ("10.3", jnp.bfloat16, 264, "up to 256 wide; at 264 blockwise attention stands in"),
+    ],
+)
+def test_what_the_kernel_does_not_take_is_said(
+    capability: str, dtype: type, head_width: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device(capability)])
+    found = FusedAttention().instead(dtype, head_width)
+    assert found.endswith(said)
+    assert bool(found) == bool(said)
+
+
+def test_heads_that_share_keys_use_it() -> None:
+    """Grouped queries: each head of k and v is given to the kernel once for every head of its group."""
+    fused = GroupedQueryAttention(width=64, heads=4, key_heads=2, attend=FusedAttention())
+    plain = replace(fused, attend=Attention())
+    params = plain.init(jax.random.key(0))
+    x, dy = jax.random.normal(jax.random.key(1), (2, 2, 128, 64))
+    given = multi_head.Inputs(query=x, memory=x)
+    (y, cache), (expected, kept) = (one.forward(params, given, mask=Mask(causal=True)) for one in (fused, plain))
+    np.testing.assert_allclose(y, expected, atol=1e-5)
+    found, wanted = fused.backward(params, cache, dy), plain.backward(params, kept, dy)
+    for one, other in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
 
 
 def test_what_it_cannot_honour_is_refused() -> None:

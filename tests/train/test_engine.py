@@ -18,14 +18,16 @@ from glassformer.names import named_leaves
 from glassformer.predict.run import load
 from glassformer.train import fit, jax_engine, loss_and_gradient
 from glassformer.train.augment import shifted
+from glassformer.train.held_out import split
 from glassformer.train.jax_engine import JaxEngine
-from glassformer.train.loop import InterruptedRunError, Listener, split, stacked, with_seed
+from glassformer.train.listener import InterruptedRunError, Listener
 from glassformer.train.optimiser import Optimiser
-from glassformer.train.recipe import Engine, Recipe
+from glassformer.train.recipe import Engine, Recipe, with_seed
 from glassformer.train.rng import Threefry, make_order
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.score import score_of_logits
 from glassformer.train.tasks import Classify
+from glassformer.train.trainer import stacked
 
 from .small import Stop, assert_same_run, small_data, small_recipe, without_validation
 

@@ -11,8 +11,9 @@ from glassformer.losses import CrossEntropy, LabelSmoothing
 from glassformer.names import named_leaves
 from glassformer.predict.run import load
 from glassformer.train import fit, loop
+from glassformer.train.best_epoch import after_epoch, best
 from glassformer.train.jax_engine import JaxEngine
-from glassformer.train.loop import Listener, after_epoch, best
+from glassformer.train.listener import Listener
 from glassformer.train.recipe import Recipe, Training, Validation
 from glassformer.train.run_folder import Progress, Row
 from glassformer.train.score import Score

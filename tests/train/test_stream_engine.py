@@ -126,6 +126,9 @@ def test_what_cannot_be_trained_by_steps_is_said(tokens: str, tmp_path: Path) ->
         load_for(Recipe(model=BERT(Text(context=8), width=8, heads=2), task=Masked()), tokens)
     with pytest.raises(SettingError, match="score_every is 0"):
         Training(score_every=0)
+    for short in (small_gpt(subset=8), small_gpt(subset=8, steps=0)):  # tokens, of running text
+        with pytest.raises(DataError, match=r"training\.subset takes 8: it is 8 tokens long, too short for a window"):
+            resolved(short, load_for(short, tokens))
     recipe = small_gpt()
     fit.run_recipe(recipe, tokens, lambda recipe: recipe, out=tmp_path / "run")
     other = tmp_path / "other"

@@ -34,10 +34,12 @@ from glassformer.models import (
 from glassformer.models.model import Network
 from glassformer.names import named_leaves
 from glassformer.train import fit, loop
+from glassformer.train.best_epoch import after_epoch, best
 from glassformer.train.jax_engine import Batches, JaxEngine
-from glassformer.train.loop import InterruptedRunError, Listener, Loop, after_epoch, best, with_seed
+from glassformer.train.listener import InterruptedRunError, Listener
+from glassformer.train.loop import Loop
 from glassformer.train.presets import preset
-from glassformer.train.recipe import Engine, Recipe, Training, Validation
+from glassformer.train.recipe import Engine, Recipe, Training, Validation, with_seed
 from glassformer.train.resolve import encoded, lasting_name, load_for, resolved
 from glassformer.train.rng import Threefry
 from glassformer.train.run_folder import Progress, Row, RunFolder

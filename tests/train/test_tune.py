@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import glassformer
-from glassformer.cli.train import as_text
+from glassformer.cli.training_report import as_text
 from glassformer.errors import SettingError
 from glassformer.layers.contract import is_bias
 from glassformer.models import GPT, MLP, T5, BERTFor, ClassHead, MaskedHead, RecurrentLM, Text

@@ -14,7 +14,7 @@ import jax
 
 from glassformer.bench.fine_tuning import PRESET, Tuning, paired_interval, ready, with_training
 from glassformer.train import fit
-from glassformer.train.loop import Listener
+from glassformer.train.listener import Listener
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 from glassformer.train.score import score_in_parts, tally

@@ -15,9 +15,9 @@ from typing import Any
 
 from glassformer.data.tokeniser import Tokeniser
 from glassformer.train import fit
-from glassformer.train.loop import Listener, with_seed
+from glassformer.train.listener import Listener
 from glassformer.train.presets import preset
-from glassformer.train.recipe import Recipe
+from glassformer.train.recipe import Recipe, with_seed
 from glassformer.train.resolve import load_for, resolved
 from glassformer.train.tasks import TASKS
 from glassformer.train.tune import LowRank

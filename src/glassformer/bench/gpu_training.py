@@ -33,7 +33,9 @@ from glassformer.layers.masks import as_mask
 from glassformer.names import named_leaves
 from glassformer.shapes import Static
 from glassformer.train import jax_engine
-from glassformer.train.loop import Listener, Loop, split
+from glassformer.train.held_out import split
+from glassformer.train.listener import Listener
+from glassformer.train.loop import Loop
 from glassformer.train.presets import preset
 from glassformer.train.recipe import Recipe
 from glassformer.train.rng import make_order
@@ -253,7 +255,7 @@ class DifferentiableAttention(FusedAttention):
     """Fused attention as `jax.grad` takes it: the kernel's backward is left to JAX."""
 
     def forward(self, params: None, x: attention.Inputs, *, mask: Any = None) -> tuple[Any, Any]:
-        if self.instead(x.q.dtype):
+        if self.instead(x.q.dtype, x.q.shape[-1]):
             return super().forward(params, x, mask=mask)
         return self.kernel(as_mask(mask).causal, None, x.q, x.k, x.v), None
 

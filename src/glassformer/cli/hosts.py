@@ -146,7 +146,7 @@ def note(**facts: Any) -> None:
 
 
 def end(error: BaseException) -> NoReturn:
-    from glassformer.train.loop import InterruptedRunError
+    from glassformer.train.listener import InterruptedRunError
 
     code = 1
     if isinstance(error, GlassformerError):

@@ -94,9 +94,11 @@ def note_vocabulary(recipe: "Recipe", model: "Network") -> None:
 
     text: Any = model.input
     if recipe.tokeniser and text.reads == Text.reads and text.vocabulary == Text().vocabulary:
+        rounded = -(-text.vocabulary // text.multiple) * text.multiple
+        example = f"={rounded}, a multiple of {text.multiple} as in training" if text.multiple > 1 else "=100"
         typer.echo(
             f"note: how many symbols there are is up to the data; {text.vocabulary:,} are assumed: "
-            "--set text.vocabulary=100",
+            f"--set text.vocabulary{example}",
             err=True,
         )
 

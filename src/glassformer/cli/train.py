@@ -1,14 +1,16 @@
 """glassformer train: train a model on a data set."""
 
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glassformer.cli.code import Code
+
+if TYPE_CHECKING:
+    from glassformer.train.recipe import Recipe
 
 DEFAULT = "vit-nano"
 
@@ -65,22 +67,21 @@ def train(
     ... --hosts auto`
     """
     from glassformer.cli.hosts import one_of, watch, watched
-    from glassformer.cli.output import report
 
-    if hosts and not list_ and not watched():
+    if list_:
+        show_presets(as_json=json)
+        return
+    if hosts and not watched():
         raise typer.Exit(watch(hosts))
+    from glassformer.cli.output import report
     from glassformer.cli.training_progress import TrainingProgress
+    from glassformer.cli.training_report import as_text
     from glassformer.train import fit
     from glassformer.train.settings import with_changes
     from glassformer.train.trackers import Trackers
 
-    if list_:
-        from glassformer.train.presets import about_preset, preset_names
-
-        names = preset_names()
-        lines = [f"{name:{max(map(len, names))}}  {about_preset(name)}" for name in names]
-        report({"presets": names}, "\n".join(lines), as_json=json)
-        return
+    own = {"preset": preset, "task": task, "tune": tune, "data": data, "seeds": seeds, "set": set_}
+    own |= {"recipe": recipe, "out": out, "from": from_}
     kinds = {"task": task or None, "tune": tune or None}  # before --set, which may change what they bring
     flags = {
         "training.epochs": epochs,
@@ -88,52 +89,48 @@ def train(
         "optimiser.lr": lr,
         "training.seed": seed,
         "engine.name": engine or None,
-        "engine.mesh": mesh or None,
         "engine.threads": threads,
         "engine.rng": rng or None,
         "engine.deterministic": deterministic or None,
     }
+    if resume:
+        refuse(own | flags)
     several = parse_seeds(seeds) if seeds else ()
     if several and hosts:
         raise typer.BadParameter(
             "hosts train one run together; train the seeds one by one, --seed", param_hint="--seeds"
         )
+    if from_ and (preset or recipe):
+        raise typer.BadParameter("the run brings its recipe; name no other beside it", param_hint="--from")
+
+    def changed(chosen: "Recipe") -> "Recipe":
+        return fit.with_all(
+            with_changes(fit.with_all(chosen, kinds), set_ or []), flags | {"engine.mesh": mesh or None}
+        )
+
     with (
         one_of(hosts) as first,
         TrainingProgress(quiet=not first) as drawn,
-        closing(Trackers(drawn, log or [] if first else [])) as progress,
+        closing(Trackers(drawn, log or [] if first else [])) as listener,
     ):
         for number in (signal.SIGINT, signal.SIGTERM) if hosts else (signal.SIGINT,):
             signal.signal(number, drawn.stop_soon)
         if resume:
-            refuse(
-                {
-                    "data": data,
-                    "seeds": seeds,
-                    "set": set_,
-                    "recipe": recipe,
-                    "out": out,
-                    "from": from_,
-                    "task": task,
-                    "tune": tune,
-                    **{name: value for name, value in flags.items() if name != "engine.mesh"},
-                }
-            )
-            result = fit.resume(resume, progress, mesh=mesh or None)
+            result = fit.resume(resume, listener, mesh=mesh or None)
         else:
-            if from_ and (preset or recipe):
-                raise typer.BadParameter("the run brings its recipe; name no other beside it", param_hint="--from")
-            result = fit.run_recipe(
-                recipe or preset or DEFAULT,
-                data,
-                lambda chosen: fit.with_all(with_changes(fit.with_all(chosen, kinds), set_ or []), flags),
-                out=out or "",
-                start=from_ or "",
-                seeds=several,
-                listener=progress,
-            )
+            which, start = recipe or preset or DEFAULT, from_ or ""
+            result = fit.run_recipe(which, data, changed, out=out or "", start=start, seeds=several, listener=listener)
     if first:
         report(result, as_text(result), as_json=json)
+
+
+def show_presets(*, as_json: bool) -> None:
+    from glassformer.cli.output import report
+    from glassformer.train.presets import about_preset, preset_names
+
+    names = preset_names()
+    lines = [f"{name:{max(map(len, names))}}  {about_preset(name)}" for name in names]
+    report({"presets": names}, "\n".join(lines), as_json=as_json)
 
 
 def refuse(options: dict[str, Any]) -> None:
@@ -162,47 +159,3 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if len(seeds) > MOST_SEEDS:
         raise typer.BadParameter(f"{text!r} came, expected {MOST_SEEDS:,} seeds or fewer", param_hint="--seeds")
     return seeds
-
-
-def as_text(result: dict[str, Any]) -> str:
-    runs = result.get("runs", [])
-    lines = [f"  seed {run['seed']:<4} {', '.join(outcome(run))}" for run in runs]
-    lines += [
-        line + (f" (standard deviation over {len(runs)} seeds)" if runs else "") for line in outcome(result, " nats")
-    ]
-    if result["val_accuracy"] is not None:
-        lines.append(f"validation accuracy {percent(result['val_accuracy'])}")
-    if result["learning"] < result["parameters"]:
-        share = result["learning"] / result["parameters"]
-        lines.append(
-            f"learns {result['learning']:,} of {result['parameters']:,} parameters ({100 * share:.1f} %), "
-            f"optimiser memory {result['optimiser_bytes']:,} bytes"
-        )
-    lines.append(
-        f"{result['epochs']} epochs in {result['train_seconds']:.1f} s, {result['parameters']:,} parameters, "
-        f"engine {result['engine']}, run {result['run']}"
-    )
-    return "\n".join(lines)
-
-
-BY_LOSS = ("next-token", "masked")
-MEASURES = {
-    "contrast": "recall@1",
-    "answer": "exact match",
-    "chat": "exact match",
-}  # what an accuracy is called, where it is more than one
-
-
-def outcome(run: dict[str, Any], nats: str = "") -> Iterator[str]:
-    """Loss, where it tells more than the accuracy, and accuracy, where the task has one; of several seeds ± spread."""
-    loss, accuracy = run["test_loss"], run["test_accuracy"]
-    if accuracy is None or run["task"] in BY_LOSS:
-        spread = f" ± {run['test_loss_std']:.4f}" if "test_loss_std" in run else ""
-        yield f"test loss {loss:.4f}{'' if accuracy is None else nats}{spread}"
-    if accuracy is not None:
-        spread = f" ± {100 * run['test_accuracy_std']:.2f}" if "test_accuracy_std" in run else ""
-        yield f"test {MEASURES.get(run['task'], 'accuracy')} {percent(accuracy)}{spread}"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.2f} %"

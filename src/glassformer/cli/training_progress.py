@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from glassformer.cli.hosts import note
-from glassformer.train.loop import Listener
+from glassformer.train.listener import Listener
 
 if TYPE_CHECKING:
     from glassformer.data import Dataset

@@ -1,6 +1,7 @@
 """Tokens in files: one long stream, cut into shards that are read where they lie and never held in memory whole.
 
-tokens.json      the type of the tokens; of every shard its name, how many tokens it has, and its checksum
+tokens.json      the type of the tokens; of every shard its name, how many tokens it has, and its checksum; of the
+                 tokeniser its checksum
 tokenizer.json   what they were made with
 00000.npy, …     uint16, or uint32 where there are more than 65,536 symbols
 
@@ -104,9 +105,25 @@ def open_tokens(folder: Path) -> tuple[TokenStream, Tokeniser]:
     for shard in shards:
         if not (folder / shard.name).is_file():
             raise DataError(f"{folder / shard.name}: the shard is missing; {AGAIN}")
-    return TokenStream(folder, dtype, shards, 0, sum(shard.tokens for shard in shards)), load_tokeniser(
-        folder / TOKENISER
-    )
+    tokens = TokenStream(folder, dtype, shards, 0, sum(shard.tokens for shard in shards))
+    return tokens, tokeniser_of(folder, index)
+
+
+def tokeniser_of(folder: Path, index: dict[str, Any]) -> Tokeniser:
+    """What the tokens were made with; another in its place would give them another meaning."""
+    again = "bring it back, or tokenise the text again into another folder"
+    if not (folder / TOKENISER).is_file():
+        raise DataError(f"{folder / TOKENISER}: it is missing, and the tokens mean nothing without it; {again}")
+    found = load_tokeniser(folder / TOKENISER)
+    if index.get("tokeniser") not in (None, digest_of(found)):  # older folders do not say
+        raise DataError(
+            f"{folder / TOKENISER}: it is not the one that the tokens of this folder were made with; {again}"
+        )
+    return found
+
+
+def digest_of(tokeniser: Tokeniser) -> str:
+    return hashlib.sha256(tokeniser.to_json().encode()).hexdigest()
 
 
 def is_token_folder(path: Path) -> bool:

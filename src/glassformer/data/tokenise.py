@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -21,11 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.data.token_shards import INDEX, TOKENISER, VERSION, sha256_of
+from glassformer.data.token_shards import INDEX, TOKENISER, VERSION, digest_of, sha256_of, tokeniser_of
 from glassformer.data.tokeniser import Tokeniser, load_tokeniser
 from glassformer.data.tokeniser_training import BytePairs, Characters
 from glassformer.errors import DataError, SettingError
-from glassformer.files import locked, write_whole
+from glassformer.files import locked, made, write_whole
 from glassformer.reading import open_plain, parse_json, read_json, size_of
 
 PIECE = 16 << 20  # bytes of text in a shard
@@ -34,6 +35,7 @@ SAMPLE = 64 << 20  # bytes that a new tokeniser is made from
 LINE_END_OF_TEXT = re.compile(r"\n(?=[!-~])")
 LINE_END = re.compile(rb"\n(?=[!-~])")  # that no space follows
 SAVE_SECONDS = 5.0
+BUSY = "another process is tokenising into it; wait for it, or choose another folder with --out"
 
 
 class Piece(NamedTuple):
@@ -68,23 +70,23 @@ def tokenise(
     pieces = list(chain.from_iterable(cut(path) for path in files))
     if not pieces:
         raise DataError("tokenise: the files are empty; expected some text")
-    out.mkdir(parents=True, exist_ok=True)
-    with locked(out, "another process is tokenising into it; wait for it, or choose another folder with --out", 0):
+    with made(out), locked(out, BUSY, 0):
         plan = {"version": VERSION, "pieces": [[str(p.path.absolute()), p.start, p.stop] for p in pieces]}
         before = begun(out, plan, tokeniser)
         used = before if before is not None else made_from(tokeniser, pieces)
         if used.id_of("end") is None:
             raise DataError("tokenise: the tokeniser has no symbol for the end of a text; bring one that has: <end>")
         write_whole(out / TOKENISER, used.to_json())
+        plan |= {"asked": asked(tokeniser), "tokeniser": digest_of(used)}
         index = Index(out, plan, "uint16" if largest(used) < 1 << 16 else "uint32", kept(out) if before else {})
         index.save(done=False)
         for number in index.shards:
             progress(pieces[number].stop - pieces[number].start)
         missing = [number for number in range(len(pieces)) if number not in index.shards]
         jobs = [(number, pieces[number], out, index.dtype) for number in missing]
-        for made in in_processes(jobs, workers):
-            index.add(made)
-            progress(pieces[made.number].stop - pieces[made.number].start)
+        for shard in in_processes(jobs, workers):
+            index.add(shard)
+            progress(pieces[shard.number].stop - pieces[shard.number].start)
         index.save(done=True)
     shards = index.shards.values()
     return {
@@ -128,10 +130,16 @@ def begun(out: Path, plan: dict[str, Any], tokeniser: Tokeniser | Characters | B
     same = {name: index.get(name) for name in plan} == plan if isinstance(index, dict) else False
     if not same:
         raise DataError(f"{out}: it was made from other files, or they have changed; choose another folder with --out")
-    before = load_tokeniser(out / TOKENISER)
-    if isinstance(tokeniser, Tokeniser) and tokeniser.to_json() != before.to_json():
+    before = tokeniser_of(out, index)
+    other = isinstance(tokeniser, Tokeniser) and tokeniser.to_json() != before.to_json()
+    if other or asked(tokeniser) not in ("", index.get("asked", asked(tokeniser))):
         raise DataError(f"{out}: it was begun with another tokeniser; choose another folder with --out")
     return before
+
+
+def asked(tokeniser: Tokeniser | Characters | BytePairs) -> str:
+    """How one is to be made; nothing where it is there already."""
+    return "" if isinstance(tokeniser, Tokeniser) else repr(tokeniser)
 
 
 def kept(out: Path) -> dict[int, Made]:
@@ -166,12 +174,24 @@ def in_processes(jobs: list[tuple[int, Piece, Path, str]], workers: int) -> Iter
         return
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the processes are the threads
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=end_with_parent) as pool:
         try:
             yield from pool.map(make_shard, jobs)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def end_with_parent() -> None:
+    """A process whose parent is killed would wait for its next piece for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "only called in a process of the pool"
+
+    def until_alone() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=until_alone, daemon=True).start()
 
 
 def make_shard(job: tuple[int, Piece, Path, str]) -> Made:

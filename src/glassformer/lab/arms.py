@@ -20,7 +20,7 @@ from glassformer.lab.plan import Arm, Plan, changed, setting_of
 from glassformer.lab.record import Results
 from glassformer.lab.verdict import count
 from glassformer.layers.contract import param_shapes
-from glassformer.train.loop import split
+from glassformer.train.held_out import split
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import resolved
 

@@ -30,7 +30,7 @@ from glassformer.lab.sample_size import usual_seeds
 from glassformer.layers import Attention
 from glassformer.layers.positions import Sinusoidal
 from glassformer.train.augment import Augment
-from glassformer.train.loop import split
+from glassformer.train.held_out import split
 from glassformer.train.recipe import Recipe
 
 ENOUGH_TO_LOOK = 8  # seeds: half of them tell which suspects are hopeless

@@ -24,8 +24,8 @@ from glassformer.lab.record import Record
 from glassformer.lab.schedule import Schedule
 from glassformer.lab.scoring import Scoring
 from glassformer.lab.vmapped_runs import Runs, SharedEngine, on_cpu, shape_of
-from glassformer.train.loop import split, with_seed
-from glassformer.train.recipe import Recipe
+from glassformer.train.held_out import split
+from glassformer.train.recipe import Recipe, with_seed
 from glassformer.train.resolve import resolved
 
 AT_ONCE = 192  # runs in one program

@@ -27,10 +27,11 @@ from glassformer.lab.outcome import Chance, chance, judged
 from glassformer.lab.record import Record
 from glassformer.lab.scoring import Reader, Scoring, of_outputs, of_score, time_to
 from glassformer.train.engines import Engine, choose
-from glassformer.train.loop import Trainer, split
+from glassformer.train.held_out import split
 from glassformer.train.recipe import Recipe
 from glassformer.train.resolve import load_for, resolved
 from glassformer.train.tasks import Task
+from glassformer.train.trainer import Trainer
 
 _loaded: dict[Any, Dataset] = {}
 

@@ -33,8 +33,8 @@ from glassformer.lab.study import Study
 from glassformer.lab.widen import as_widened_before, pilot, widened
 from glassformer.lab.worker import with_code, working_for
 from glassformer.registry import loaded_code
-from glassformer.train.loop import split, with_seed
-from glassformer.train.recipe import Recipe
+from glassformer.train.held_out import split
+from glassformer.train.recipe import Recipe, with_seed
 from glassformer.train.resolve import resolved
 from glassformer.train.settings import to_plain
 

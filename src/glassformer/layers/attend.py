@@ -45,8 +45,8 @@ class Attend(ABC):
     def plain(self) -> "Attend":
         """Plain attention where that gives the same numbers; else itself."""
 
-    def instead(self, dtype: Any) -> str:
-        """What stands in for it on this machine for q, k and v of this type, in a line; nothing: it is as it says."""
+    def instead(self, dtype: Any, head_width: int) -> str:
+        """What stands in for it on this machine for such q, k and v, in a line; nothing: it is as it says."""
         return ""
 
     def must_honour(self, mask: Mask, bias: Array | None = None) -> None:

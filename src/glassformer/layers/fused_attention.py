@@ -5,9 +5,9 @@ backward   pattern = softmax(scores)    dscores = pattern * (dz @ v^T - sum(dz *
            dv = pattern^T @ dz          dq = dscores @ k * scale      dk = dscores^T @ q * scale
 
 Both are the kernel's own; the cache keeps its backward as JAX's pullback. attention.py, written out, is its referee.
-The kernel takes bfloat16 and float16 on NVIDIA GPUs. Elsewhere blockwise attention (blockwise_attention.py) stands in:
-the same numbers, and `instead` says so. Padding must stand at the end of a sequence: the kernel is told lengths. Where
-it stands elsewhere z is NaN rather than wrong.
+The kernel takes bfloat16 and float16 on NVIDIA GPUs, and heads whose width divides by 8. Elsewhere blockwise attention
+(blockwise_attention.py) stands in: the same numbers, and `instead` says so. Padding must stand at the end of a
+sequence: the kernel is told lengths. Where it stands elsewhere z is NaN rather than wrong.
 """
 
 from dataclasses import dataclass
@@ -47,12 +47,17 @@ class FusedAttention(Attend):
     def blockwise(self) -> BlockwiseAttention:
         return BlockwiseAttention(scale=self.scale)
 
-    def instead(self, dtype: Any) -> str:
+    def instead(self, dtype: Any, head_width: int) -> str:
         here = jax.default_backend()
         if here != "gpu":
             return f"fused attention is for GPUs; on this {here.upper()} blockwise attention stands in"
         if dtype not in (jnp.bfloat16, jnp.float16):
             return "fused attention takes bfloat16 (engine.precision=bf16); in float32 blockwise attention stands in"
+        if head_width % 8 or head_width > widest(head_width):
+            return (
+                f"fused attention takes heads of a multiple of 8, up to {widest(head_width)} wide; at {head_width} "
+                "blockwise attention stands in"
+            )
         return ""
 
     def forward(
@@ -60,7 +65,7 @@ class FusedAttention(Attend):
     ) -> tuple[Float[Array, "B T H D"], Cache | blockwise_attention.Cache]:
         mask = as_mask(mask)
         self.must_honour(mask, x.bias)
-        if self.instead(x.q.dtype):
+        if self.instead(x.q.dtype, x.q.shape[-1]):
             return self.blockwise.forward(params, x, mask=mask)
         q, k, v = tag("q", x.q), tag("k", x.k), tag("v", x.v)
         mask.show(q.shape[1], k.shape[1])
@@ -82,3 +87,11 @@ class FusedAttention(Attend):
             return self.blockwise.backward(params, cache, dy)
         dq, dk, dv = cache.pullback(tag("dz", dy))
         return Inputs(q=tag("dq", dq), k=tag("dk", dk), v=tag("dv", dv)), None
+
+
+def widest(head_width: int) -> int:
+    """D that the kernel takes: 256 from Hopper on, before it 128. Narrow heads need not ask."""
+    if head_width <= 128:
+        return 128
+    generation, _, _ = jax.local_devices()[0].compute_capability.partition(".")
+    return 256 if int(generation) >= 9 else 128

@@ -1,4 +1,4 @@
-"""How values lie in memory: in the order of their axes. A compiler for GPUs may choose another, and turn them."""
+"""How values lie in memory: in the order of their axes. A compiler for GPUs may choose another, and transpose."""
 
 import jax
 from jax.experimental.layout import Layout, with_layout_constraint

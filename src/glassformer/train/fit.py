@@ -18,9 +18,11 @@ from glassformer.data.tokeniser import Tokeniser
 from glassformer.files import made
 from glassformer.train import hosts
 from glassformer.train.engines import choose, settled
-from glassformer.train.loop import Listener, Loop, split, with_seed
+from glassformer.train.held_out import split
+from glassformer.train.listener import Listener
+from glassformer.train.loop import Loop
 from glassformer.train.presets import preset, recipe_file
-from glassformer.train.recipe import Recipe
+from glassformer.train.recipe import Recipe, with_seed
 from glassformer.train.resolve import encoded, from_arrays, lasting_name, load_for, resolved
 from glassformer.train.run_folder import RunFolder, run_folder
 from glassformer.train.settings import to_plain, with_change

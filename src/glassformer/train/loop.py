@@ -1,13 +1,11 @@
-"""Training: epochs cut into chunks, scored, logged and saved; interrupted, it resumes exactly.
+"""The training of a run, from its first weights, or from where its folder says it stands, to its end.
 
-One trainer for a single run, for several seeds and for the cells of a study: several runs are one compiled program, and
-every array of their state has a leading axis of runs.
+Epochs are cut into chunks, scored, logged and saved; interrupted, a run resumes exactly.
 """
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,106 +13,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.data.dataset import Dataset, cut, digest, hold_out
+from glassformer.data.dataset import Dataset, digest
 from glassformer.errors import CheckpointError, TrainingError
 from glassformer.layers.attend import Attend
-from glassformer.layers.contract import param_shapes
 from glassformer.models.stack import unstacked
 from glassformer.structure import structure
 from glassformer.train import hosts
+from glassformer.train.background_writer import BackgroundWriter
+from glassformer.train.best_epoch import after_epoch
 from glassformer.train.engines import Engine, choose, jax_engine, settled
+from glassformer.train.held_out import split
 from glassformer.train.jax_engine import State
 from glassformer.train.limits import bytes_of
-from glassformer.train.nan_report import all_finite, explain, finite_on_device, finite_runs
-from glassformer.train.recipe import Recipe
-from glassformer.train.rng import make_order
+from glassformer.train.listener import InterruptedRunError, Listener
+from glassformer.train.nan_report import explain, finite_on_device
+from glassformer.train.outcome import result
+from glassformer.train.recipe import Recipe, with_seed
 from glassformer.train.run_folder import RECIPE, STATE, Progress, Row, RunFolder, progress_of
 from glassformer.train.sharded_state import STATES, ShardedStates, of_json, steps_of, to_json
-from glassformer.train.warm_start import warm_start
+from glassformer.train.trainer import Trainer, stacked
 
 CHUNK_SECONDS = 0.5  # how long a chunk should take: progress shows, and Ctrl-C is heard
-SCORES = ("test_accuracy", "val_accuracy", "test_loss", "val_loss")
 LARGE = 1 << 28  # bytes: a state that is written while training goes on, and not copied to be looked at again
 SAVE_SECONDS = 60.0  # between saves within an epoch; at its end the state is always saved
-
-
-class Listener:
-    """Told how training goes. This one keeps quiet; the command line draws bars."""
-
-    def begins(self, folder: Path, recipe: Recipe, data: Dataset, seeds: tuple[int, ...]) -> None: ...
-    def resumes(self, folder: Path, recipe: Recipe) -> None: ...
-    def notice(self, text: str) -> None: ...
-    def chunk(self, epoch: int, step: int, steps: int, loss: float, samples_per_second: float) -> None: ...
-    def epoch(self, row: Row) -> None: ...
-    def interrupted(self) -> bool:
-        """True: stop after this chunk and save."""
-        return False
-
-
-class InterruptedRunError(TrainingError):
-    """Training was asked to stop; everything so far is saved."""
-
-
-class Trainer:
-    """The epochs of one run, or of several that one program trains.
-
-    A subclass says what is kept of them, and when they are done: run folders (Loop), or records (the lab).
-    """
-
-    state: State
-    done: bool
-
-    def __init__(self, recipes: Sequence[Recipe], engine: Engine) -> None:
-        self.recipes, self.engine = recipes, engine
-        self.orders = [make_order(recipe.engine.rng, recipe.training.seed) for recipe in recipes]
-        self.epoch, self.step = 0, 0  # finished epochs, and finished steps of the epoch under way
-
-    def start(self) -> None:
-        """From fresh weights, or from those of the run that a recipe names."""
-        runs = zip(self.recipes, self.orders, strict=True)
-        self.state = self.engine.start(
-            stacked([warm_start(recipe, order.init(recipe.network)) for recipe, order in runs])
-        )
-
-    def run(self) -> None:
-        while not self.done:
-            self.run_epoch()
-
-    def run_epoch(self) -> None:
-        epoch = self.epoch + 1
-        batches = self.batches_of(epoch)
-        while self.step < self.engine.steps:
-            self.run_chunk(batches)
-        self.epoch, self.step = epoch, 0
-        self.end_epoch()
-
-    def batches_of(self, epoch: int) -> Any:
-        total = self.engine.total
-        orders = [order.current(epoch, total) if self.step else order.shuffled(epoch, total) for order in self.orders]
-        return self.engine.batches([order[: self.engine.count] for order in orders], epoch)
-
-    def run_chunk(self, batches: Any) -> None:
-        """Take some steps, and keep what comes of them."""
-        raise NotImplementedError
-
-    def end_epoch(self) -> None:
-        raise NotImplementedError
-
-    def take_steps(self, batches: Any, last: int) -> np.ndarray:
-        """Up to `last` (not included): the losses of each run, (runs, steps)."""
-        self.state, losses = self.engine.run(self.state, batches, self.step, last)
-        self.step = last
-        return np.atleast_2d(losses)
-
-    def finite(self, losses: np.ndarray) -> np.ndarray:
-        """Of each run: whether its losses are finite, and its weights."""
-        params = self.state.params
-        weights = np.asarray(finite_runs(params)) if self.recipes[1:] else all_finite(params)
-        return np.logical_and(np.isfinite(losses).all(axis=1), weights)
-
-    def one(self, tree: Any, i: int) -> Any:
-        """What belongs to one of the runs."""
-        return jax.tree.map(lambda leaf: leaf[i], tree) if self.recipes[1:] else tree
 
 
 class Loop(Trainer):
@@ -146,7 +67,7 @@ class Loop(Trainer):
         self.loss_sum, self.seconds = np.zeros(len(self.folders)), 0.0  # of the epoch under way
         self.steps_at_once = 8  # of a chunk; found out while running
         self.saved = time.monotonic()
-        self.writer = Writer()
+        self.writer = BackgroundWriter()
         self.states: ShardedStates | None = None  # of a run on a mesh, from its beginning on
 
     @property
@@ -376,105 +297,17 @@ class Loop(Trainer):
         return results
 
 
-class Writer:
-    """Files written one after the other while training goes on; never more than two wait to be written."""
-
-    def __init__(self) -> None:
-        self.pool = ThreadPoolExecutor(1)
-        self.waiting: list[Future[None]] = []
-
-    def put(self, save: Callable[..., None], *content: Any) -> None:
-        while len(self.waiting) > 1:
-            self.waiting.pop(0).result()  # it raises what went wrong
-        self.waiting.append(self.pool.submit(save, *content))
-
-    def wait(self) -> None:
-        while self.waiting:
-            self.waiting.pop(0).result()
-
-
-def stacked(runs: list[Any]) -> Any:
-    """The arrays of several runs with a leading axis of runs; those of one as they are."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs) if runs[1:] else runs[0]
-
-
-def split(recipe: Recipe, data: Dataset) -> tuple[Any, Any | None]:
-    """What is trained on, and what is held out to choose by."""
-    share, subset = recipe.validation.share, recipe.training.subset
-    train, held_out = hold_out(data.train, share) if share else (data.train, None)
-    held_out = None if held_out is None else recipe.task.to_score(held_out)
-    return (cut(train, slice(subset)) if subset else train), held_out
-
-
 def stand_ins(recipe: Recipe) -> list[str]:
     """A line for each way to attend that this machine does not have."""
-    layers = {node.layer for node in structure(recipe.model).walk()} if recipe.engine.name == "jax" else set()
+    if recipe.engine.name != "jax":
+        return []
     dtype = jnp.bfloat16 if recipe.engine.precision == "bf16" else jnp.float32
-    return sorted({layer.instead(dtype) for layer in layers if isinstance(layer, Attend)} - {""})
-
-
-def with_seed(recipe: Recipe, seed: int) -> Recipe:
-    return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, seed=seed))
+    nodes = structure(recipe.model).walk()
+    lines = {node.layer.instead(dtype, node.x.q.shape[-1]) for node in nodes if isinstance(node.layer, Attend)}
+    return sorted(lines - {""})
 
 
 def rate_of(recipe: Recipe, engine: Engine, epoch: int) -> float:
     """The learning rate of an epoch's last step."""
     rate = recipe.optimiser.schedule.rate(recipe.optimiser.lr, engine.steps, recipe.training.epochs)
     return float(np.asarray(rate(epoch * engine.steps - 1)))
-
-
-def after_epoch(recipe: Recipe, progress: Progress, row: Row) -> Progress:
-    """Where the run stands when an epoch is over: which epoch is the best so far, and whether to stop."""
-    rows = (*progress.rows, row)
-    best_epoch = best(rows, recipe.validation.min_delta, by_loss=recipe.task.by_loss)
-    patience = recipe.validation.patience
-    out_of_patience = bool(patience and row.epoch - best_epoch >= patience)
-    done = row.epoch >= recipe.training.epochs or out_of_patience
-    return dataclasses.replace(
-        progress, epoch=row.epoch, step=0, loss_sum=0.0, seconds=0.0, best_epoch=best_epoch, rows=rows, done=done
-    )
-
-
-def best(rows: tuple[Row, ...], min_delta: float, *, by_loss: bool = False) -> int:
-    """The epoch to keep: a later one must beat it by more than `min_delta` points. Without scores, the last."""
-    if goodness(rows[-1], by_loss) is None:
-        return rows[-1].epoch
-    kept = rows[0]
-    for row in rows[1:]:
-        if 100 * ((goodness(row, by_loss) or 0) - (goodness(kept, by_loss) or 0)) > min_delta:
-            kept = row
-    return kept.epoch
-
-
-def goodness(row: Row, by_loss: bool) -> float | None:
-    """Of the weights that the epoch would keep."""
-    return row.goodness("ema_" if row.keeps_average(by_loss=by_loss) else "", by_loss=by_loss)
-
-
-def result(recipe: Recipe, progress: Progress, folder: RunFolder, engine: Engine) -> dict[str, Any]:
-    """The outcome of a run, as `--json` prints it. Scores are those of the weights that were kept."""
-    params, best = param_shapes(recipe.network), progress.best
-    learns = recipe.learning.learns(params)
-    learning = sum(leaf.size for leaf, flag in zip(*map(jax.tree.leaves, (params, learns)), strict=True) if flag)
-    memory = jax.eval_shape(recipe.learning.transformation(engine.steps, recipe.training.epochs).init, params)
-    averaged = best.keeps_average(by_loss=recipe.task.by_loss)
-
-    def scores(weights: str, called: str = "") -> dict[str, float | None]:
-        return {called + name: getattr(best, weights + name) for name in SCORES}
-
-    both = {"weights": "averaged" if averaged else "last", **scores("", "last_"), **scores("ema_", "ema_")}
-    return {
-        **scores("ema_" if averaged else ""),
-        **(both if recipe.training.ema else {}),
-        "loss": progress.rows[-1].loss,
-        "epochs": progress.epoch,
-        "best_epoch": progress.best_epoch,
-        "train_seconds": sum(row.time for row in progress.rows),
-        "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
-        "learning": learning,
-        "optimiser_bytes": bytes_of(memory),
-        "task": recipe.task.name,
-        "engine": engine.name,
-        "seed": recipe.training.seed,
-        "run": str(folder.path),
-    }

@@ -146,6 +146,10 @@ class Recipe:
         return self.task.output_axis or self.model.output_axis
 
 
+def with_seed(recipe: Recipe, seed: int) -> Recipe:
+    return replace(recipe, training=replace(recipe.training, seed=seed))
+
+
 @lru_cache(maxsize=64)
 def frozen_by(tune: Tune, model: Network) -> tuple[str, ...]:
     """The names of the network's parameters that do not learn."""

@@ -24,8 +24,8 @@ from glassformer.layers.contract import param_shapes
 from glassformer.models import Network
 from glassformer.reading import expanded
 from glassformer.train.augment import Augment
+from glassformer.train.held_out import split
 from glassformer.train.limits import weights_must_fit
-from glassformer.train.loop import split
 from glassformer.train.recipe import Recipe, Training
 from glassformer.train.run_folder import RunFolder
 from glassformer.train.settings import must_survive
@@ -136,6 +136,9 @@ def resolved(recipe: Recipe, data: Dataset) -> Recipe:
     if recipe.validation.share:  # now, rather than when the first epoch is over
         for part, samples in zip(("leaves", "holds out"), hold_out(data.train, recipe.validation.share), strict=True):
             recipe.task.must_have_samples(f"{data.name}, what validation {part}", samples)
+    if recipe.training.subset:
+        which = f"{data.name}, of which training.subset takes {recipe.training.subset:,}"
+        recipe.task.must_have_samples(which, split(recipe, data)[0])
     if reads == TEXTS:
         recipe = dataclasses.replace(recipe, tokeniser=recipe.tokeniser or Characters())
         if recipe.start:  # its table may be padded with rows that no symbol has

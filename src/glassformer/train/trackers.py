@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.errors import SettingError, TrainingError
 from glassformer.files import write_whole
 from glassformer.reading import read_json
-from glassformer.train.loop import Listener
+from glassformer.train.listener import Listener
 from glassformer.train.settings import to_plain
 
 if TYPE_CHECKING:
