@@ -14,7 +14,9 @@ NEXT_CLASSES = encoder.NEXT_CLASSES
 
 
 def encoder_from(config: Mapping[str, Any]) -> BERT:
-    settings.refuse(config, is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    settings.refuse(
+        config, is_decoder=False, add_cross_attention=False, position_embedding_type="absolute", is_causal=False
+    )
     return BERT(
         text=Text(
             settings.whole(config, "vocab_size", settings.MOST_SYMBOLS),

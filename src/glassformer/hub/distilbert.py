@@ -14,6 +14,7 @@ EPS = 1e-12  # of every norm: no setting there
 
 
 def encoder_from(config: Mapping[str, Any]) -> BERT:
+    settings.refuse(config, is_causal=False)
     return BERT(
         text=Text(
             settings.whole(config, "vocab_size", settings.MOST_SYMBOLS),

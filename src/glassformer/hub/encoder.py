@@ -212,8 +212,8 @@ class Encoder:
                 )
             drawn = TaskParams(bert=None, head=model.head.init(new_head))  # pyright: ignore[reportArgumentType]
             given = {**tensors.to_theirs(self.head_table(model, architecture), drawn), **given}
-        ignored = (*BUFFERS, *self.copies(model), *self.left_out(model, given, architecture))
-        return tensors.to_ours(self.table(model, architecture), given, model, ignored)
+        ignored = (*BUFFERS, *self.unused(model), *self.left_out(model, given, architecture))
+        return tensors.to_ours(self.table(model, architecture), given, model, ignored, self.copies(model))
 
     def missing_head(self, model: BERT | BERTFor, given: Mapping[str, Any], architecture: str) -> list[str]:
         """The names of the head's tensors that are not there."""
@@ -221,16 +221,22 @@ class Encoder:
 
     def left_out(self, model: BERT | BERTFor, given: Mapping[str, Any], architecture: str) -> list[str]:
         """The names of tensors that belong to other heads than the model's."""
-        known = {*self.copies(model), *(row.theirs for row in self.table(model, architecture))}
+        known = {*self.copies(model), *self.unused(model), *(row.theirs for row in self.table(model, architecture))}
         return sorted(name for name in given if name.startswith(self.head_names) and name not in known)
 
-    def copies(self, model: BERT | BERTFor) -> tuple[str, ...]:
-        """A tied masked head's decoder is made of others' tensors; of one of its own the first bias is not used."""
+    def copies(self, model: BERT | BERTFor) -> dict[str, str]:
+        """A tied masked head's decoder is made of others' tensors: of which."""
         head, (_, _, decoder, bias) = head_of(model), self.masked
-        if not isinstance(head, MaskedHead):
-            return ()
-        second = () if bias == f"{decoder}.bias" else (f"{decoder}.bias" if head.tied else bias,)
-        return (f"{decoder}.weight", *second) if head.tied else second
+        if not isinstance(head, MaskedHead) or not head.tied:
+            return {}
+        second = {} if bias == f"{decoder}.bias" else {f"{decoder}.bias": bias}
+        return {f"{decoder}.weight": f"{self.prefix}embeddings.word_embeddings.weight", **second}
+
+    def unused(self, model: BERT | BERTFor) -> tuple[str, ...]:
+        """Of a masked head with a decoder of its own: the first bias."""
+        head, (_, _, decoder, bias) = head_of(model), self.masked
+        has_own = isinstance(head, MaskedHead) and not head.tied
+        return (bias,) if has_own and bias != f"{decoder}.bias" else ()
 
     def as_now_spelled(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Files of the bare model lack the prefix; early ones call gain and bias of a norm gamma and beta."""

@@ -27,6 +27,7 @@ def model_from(config: Mapping[str, Any]) -> GPT:
         scale_attn_weights=True,
         scale_attn_by_inverse_layer_idx=False,
         add_cross_attention=False,
+        is_causal=True,
     )
     settings.architecture(config, ARCHITECTURES)
     width = settings.whole(config, "n_embd", settings.WIDEST)
@@ -82,8 +83,9 @@ def to_tensors(model: GPT, params: Params) -> dict[str, Any]:
 def from_tensors(model: GPT, given: Mapping[str, Any]) -> Params:
     """Files of the bare `GPT2Model`, as published, lack the `transformer.` in front of every name."""
     bare = "wte.weight" in given
-    ignored = (*BUFFERS, "lm_head.weight") if model.tied else BUFFERS
-    return tensors.to_ours(table(model, "" if bare else "transformer."), given, model, ignored)
+    prefix = "" if bare else "transformer."
+    copies = {"lm_head.weight": f"{prefix}wte.weight"} if model.tied else {}
+    return tensors.to_ours(table(model, prefix), given, model, BUFFERS, copies)
 
 
 def table(model: GPT, prefix: str = "transformer.") -> list[Tensor]:

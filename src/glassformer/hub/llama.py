@@ -26,6 +26,7 @@ ARCHITECTURES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
+SLIDING, FULL = "sliding_attention", "full_attention"  # what a block sees
 BUFFERS = (".rotary_emb.inv_freq",)  # which early files carry
 
 
@@ -41,7 +42,7 @@ def published_as(model: Llama) -> str:
 def model_from(config: Mapping[str, Any]) -> Llama:
     """The model that a `config.json` describes."""
     family = settings.word(config, "model_type", "llama")
-    settings.refuse(config, mlp_bias=False, quantization_config=None)
+    settings.refuse(config, mlp_bias=False, quantization_config=None, is_causal=True)
     settings.architecture(config, (ARCHITECTURES[family],))
     heads = settings.whole(config, "num_attention_heads", settings.WIDEST)
     depth = settings.whole(config, "num_hidden_layers", settings.DEEPEST)
@@ -73,18 +74,23 @@ def model_from(config: Mapping[str, Any]) -> Llama:
 
 def window_from(config: Mapping[str, Any], family: str, depth: int) -> int | None:
     """Mistral has one unless it says null; Qwen says which blocks have it, and ours are all alike."""
-    if family == "mistral":
-        has_window = config.get("sliding_window", 4096) is not None
-    elif family == "llama" or not settings.yes(config, "use_sliding_window", False):
-        has_window = False
-    else:
-        first = config.get("max_window_layers", 28)
-        sliding = [i >= first for i in range(depth)] if isinstance(first, int) else []
-        types = config.get("layer_types") or ["sliding_attention" if one else "full_attention" for one in sliding]
-        if not isinstance(types, list) or len(types) != depth or len({*map(str, types)}) > 1:
-            raise SettingError(f"layer_types: {settings.shown(types)} came, only blocks of one kind are supported")
-        has_window = types[0] == "sliding_attention"
-    return settings.whole(config, "sliding_window", settings.MOST_SYMBOLS, 4096) if has_window else None
+    qwen = family in ("qwen2", "qwen3")
+    asked = family == "mistral" or (qwen and settings.yes(config, "use_sliding_window", False))
+    width = None
+    if asked and config.get("sliding_window", 4096) is not None:
+        width = settings.whole(config, "sliding_window", settings.MOST_SYMBOLS, 4096)
+    types = config.get("layer_types")
+    if types is None and qwen and width is not None:
+        first = settings.whole(config, "max_window_layers", settings.DEEPEST, 28, least=0)
+        types = [SLIDING if i >= first else FULL for i in range(depth)]
+    if types is None:
+        return width
+    able = [*([FULL] if qwen or width is None else []), *([] if width is None else [SLIDING])]
+    for kind in able:
+        if types == [kind] * depth:
+            return width if kind == SLIDING else None
+    expected = f"only blocks of one kind are supported: {' or '.join(able)}, {depth} times"
+    raise SettingError(f"layer_types: {settings.shown(types)} came, {expected}")
 
 
 def config_of(model: Llama) -> dict[str, Any]:
@@ -128,8 +134,8 @@ def to_tensors(model: Llama, params: Params) -> dict[str, Any]:
 
 
 def from_tensors(model: Llama, given: Mapping[str, Any]) -> Params:
-    ignored = (*BUFFERS, "lm_head.weight") if model.tied else BUFFERS
-    return tensors.to_ours(table(model), given, model, ignored)
+    copies = {"lm_head.weight": "model.embed_tokens.weight"} if model.tied else {}
+    return tensors.to_ours(table(model), given, model, BUFFERS, copies)
 
 
 def table(model: Llama) -> list[Tensor]:

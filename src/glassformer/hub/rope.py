@@ -24,12 +24,21 @@ KNOWN = {
         *("attention_factor", "mscale", "mscale_all_dim", "truncate"),
     ),
 }
+TRAINED = "original_max_position_embeddings"
 EVERYWHERE = ("rope_theta", "rope_type", "type", "partial_rotary_factor")
 
 
 def rotary_from(config: Mapping[str, Any], context: int) -> Rotary | ScaledRotary:
     """`context` is the config's max_position_embeddings."""
-    where = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+    places = [where for where in ("rope_parameters", "rope_scaling") if config.get(where)]
+    found = [rotary_at(where, config, context) for where in places or ["rope_scaling"]]
+    if len({*found}) > 1:
+        came = " and ".join(f"{where} {settings.shown(config[where])}" for where in places)
+        raise SettingError(f"{came} came, which contradict each other; remove one of them")
+    return found[0]
+
+
+def rotary_at(where: str, config: Mapping[str, Any], context: int) -> Rotary | ScaledRotary:
     said = config.get(where) or {}
     if not isinstance(said, dict):
         raise SettingError(f"{where}: {settings.shown(said)} came, expected settings by name")
@@ -45,6 +54,8 @@ def rotary_from(config: Mapping[str, Any], context: int) -> Rotary | ScaledRotar
             raise SettingError(f"{where}.{name}: {settings.shown(value)} came, which rope of type {kind!r} has not")
     settings.refuse(config, partial_rotary_factor=1.0)
     settings.refuse(rope, **{f"{where}.partial_rotary_factor": 1.0})
+    if config.get(TRAINED) is not None:  # beside the rope: it goes before what stands in it
+        rope[f"{where}.{TRAINED}"] = config[TRAINED]
     scaling = scaling_from(kind, Rope(rope, where), context)
     return Rotary(base) if scaling is None else ScaledRotary(scaling, base)
 
@@ -59,8 +70,7 @@ class Rope:
         return settings.positive(self.said, f"{self.where}.{name}", default)
 
     def length(self, default: int) -> int:
-        name = f"{self.where}.original_max_position_embeddings"
-        return settings.whole(self.said, name, settings.MOST_SYMBOLS, default)
+        return settings.whole(self.said, f"{self.where}.{TRAINED}", settings.MOST_SYMBOLS, default)
 
     def yes(self, name: str, default: bool) -> bool:
         return settings.yes(self.said, f"{self.where}.{name}", default)

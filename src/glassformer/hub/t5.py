@@ -17,7 +17,7 @@ from glassformer.models import T5, Text
 from glassformer.models.t5 import Inputs, Params
 
 ARCHITECTURES = ("T5ForConditionalGeneration", "T5WithLMHeadModel")  # the second is the first by an earlier name
-COPIES = ("coder.embed_tokens.weight",)
+COPIES = ("coder.embed_tokens.weight",)  # of encoder and decoder
 UNUSED = ("EncDecAttention.relative_attention_bias.weight",)  # in early files; cross-attention has no bias
 
 CONTEXT = 512  # where the file says nothing: relative positions end nowhere
@@ -90,8 +90,8 @@ def to_tensors(model: T5, params: Params) -> dict[str, Any]:
 
 
 def from_tensors(model: T5, given: Mapping[str, Any]) -> Params:
-    ignored = (*COPIES, *UNUSED, "lm_head.weight") if model.tied else (*COPIES, *UNUSED)
-    return tensors.to_ours(table(model), given, model, ignored)
+    copies = dict.fromkeys((*COPIES, "lm_head.weight") if model.tied else COPIES, "shared.weight")
+    return tensors.to_ours(table(model), given, model, UNUSED, copies)
 
 
 def table(model: T5) -> list[Tensor]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from glassformer.errors import CheckpointError
 from glassformer.names import named_leaves, nearest, with_leaves
@@ -52,14 +53,21 @@ def to_theirs(table: Iterable[Tensor], params: Any) -> dict[str, Any]:
     return {row.theirs: row.to_theirs(jnp.concatenate([leaves[name] for name in row.ours], axis=-1)) for row in table}
 
 
-def to_ours(table: Iterable[Tensor], tensors: Mapping[str, Any], model: Any, ignored: Iterable[str] = ()) -> Any:
+def to_ours(
+    table: Iterable[Tensor],
+    tensors: Mapping[str, Any],
+    model: Any,
+    ignored: Iterable[str] = (),
+    copies: Mapping[str, str] = {},
+) -> Any:
     """The parameters of `model` from their tensors. One that is missing, left over or of another shape is named.
 
-    `ignored` are the ends of names that may be there and hold nothing of their own: copies, and buffers of old files.
+    `ignored` are the ends of names that may be there and hold nothing of their own, such as buffers of old files.
+    `copies` may be there as well: the ends of their names, and the tensor that each must be equal to.
     The values need only a shape until all are known to fit, and are then read one by one.
     """
     table = list(table)
-    must_match(table, tensors, type(model).__name__, tuple(ignored))
+    must_match(table, tensors, type(model).__name__, (*ignored, *copies))
     wanted = jax.eval_shape(model.init, jax.random.key(0))
     leaves = named_leaves(wanted)
     shapes = {row.theirs: side_by_side([leaves[name].shape for name in row.ours]) for row in table}
@@ -67,6 +75,7 @@ def to_ours(table: Iterable[Tensor], tensors: Mapping[str, Any], model: Any, ign
         came, expected = tuple(tensors[row.theirs].shape), row.shape_of_theirs(shapes[row.theirs])
         if came != expected:
             raise CheckpointError(f"the tensor {row.theirs!r} has shape {came}, the settings say {expected}")
+    must_be_copies(tensors, copies)
     bad = []
     for row in table:
         theirs = jnp.asarray(tensors[row.theirs])
@@ -86,6 +95,17 @@ def must_match(table: list[Tensor], tensors: Mapping[str, Any], model: str, igno
     for name in tensors:
         if name not in known and not name.endswith(ignored):
             raise CheckpointError(f"the tensor {name!r} has no place in {model}{nearest(name, [*known])}")
+
+
+def must_be_copies(tensors: Mapping[str, Any], copies: Mapping[str, str]) -> None:
+    """transformers 5 does not tie tensors that differ, whatever the config says; earlier releases do."""
+    for end, original in copies.items():
+        for name in (name for name in tensors if name.endswith(end) and name != original):
+            if not np.array_equal(np.asarray(tensors[name]), np.asarray(tensors[original])):
+                raise CheckpointError(
+                    f"the tensor {name!r} is there and differs from {original!r}, to which the config ties it; "
+                    "set tie_word_embeddings to false, or remove it"
+                )
 
 
 def side_by_side(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:

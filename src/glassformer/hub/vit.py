@@ -52,7 +52,7 @@ def model_from(config: Mapping[str, Any], preparation: Mapping[str, Any] | None 
     """The model that a `config.json` describes, and a `preprocessor_config.json`; without one, pixels are 0 to 1."""
     known: Any = ARCHITECTURES[config.get("model_type", "vit")]
     distillation = known[settings.architecture(config, tuple(known))]
-    settings.refuse(config, qkv_bias=True, hidden_act="gelu")
+    settings.refuse(config, qkv_bias=True, hidden_act="gelu", is_causal=False)
     rows, columns = pair(config, "image_size", 224)
     patch, patch_columns = pair(config, "patch_size", 16)
     if patch != patch_columns:
