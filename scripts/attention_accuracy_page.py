@@ -1,19 +1,22 @@
 # ruff: noqa: E501 - lines of the page
 """docs/attention-accuracy.md from the numbers of studies/attention-accuracy/results.json: none is typed by hand.
 
-python scripts/attention_accuracy_page.py         after every `glassformer investigate studies/attention-accuracy`
+python scripts/attention_accuracy_page.py [STUDY]     after every `glassformer investigate studies/attention-accuracy`
+python scripts/twelve_seeds.py [STUDY]                what its first twelve seeds say by themselves, which the page compares
 """
 
 import json
 import math
+import sys
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import attention_accuracy_grown as grown
 from scipy.stats import t
 
 ROOT = Path(__file__).parents[1]
-STUDY, PAGE = ROOT / "studies/attention-accuracy/results.json", ROOT / "docs/attention-accuracy.md"
+FOLDER, PAGE = ROOT / "studies/attention-accuracy", ROOT / "docs/attention-accuracy.md"
 GROUP = "repeat-seed"
 FIRST = {  # what the first study had, one seed each, in percent
     (): ("baseline, width 16", 37.73),
@@ -31,8 +34,10 @@ INSIDE += ("50 epochs", "AdamW")
 
 
 class Study:
-    def __init__(self, path: Path = STUDY) -> None:
-        self.json = json.loads(path.read_text())
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self.json = json.loads((folder / "results.json").read_text())
+        before = folder / "twelve-seeds.json"
+        self.before = json.loads(before.read_text()) if before.exists() else None
         self.cells = {(tuple(one["factors"]), one["group"]): one for one in self.json["cells"]}
         self.ranks = {one["factor"]: one for one in self.json["ranks"]}
 
@@ -49,6 +54,11 @@ class Study:
         places = 1 if effect["high"] - effect["low"] >= 0.5 else 2
         mean, low, high = (round(effect[key], places) + 0.0 for key in ("mean", "low", "high"))
         return f"{mean:+.{places}f} {one['unit']} [{low:.{places}f}, {high:.{places}f}], *{one['word']}*"
+
+    @property
+    def coverage(self) -> str:
+        """Of the intervals: "97.5 %"."""
+        return f"{100 * (1 - self.json['look']['level']):.3g} %"
 
     def share(self, name: str) -> str:
         """114 % [112, 116]"""
@@ -118,6 +128,7 @@ def page(study: Study) -> str:
     removed = [f for f in plain["findings"] if f["kind"] == "remove" and f["effect"]]
     among = "; ".join(f"{f['factors'][0]} {study.size(f['factors'][0], 'remove')}" for f in removed)
     best = next((one["title"] for one in plain["cells"] if one["key"] == plain["best"]), "none")
+    skewness = fmean(abs(study.finding(name)["effect"]["skewness"]) for name in study.ranks)
     smaller = ("rate 0.001", "rate 0.003", "rate 0.005")
     return f"""\
 # Why did patch attention reach only 38 %?
@@ -133,9 +144,9 @@ digits. A first study asked why, one change at a time, one seed each, and conclu
 
 [studies/attention-accuracy](../studies/attention-accuracy/report.md) asks again: {runs} runs, {len(plain["cells"])} cells, the same {seeds}
 seeds in each, differences taken seed by seed, everything chosen on held-out images and the test set read once:
-`glassformer investigate attention-accuracy` ([report.html](../studies/attention-accuracy/report.html)). Each number has a 95 % interval, each
+`glassformer investigate attention-accuracy` ([report.html](../studies/attention-accuracy/report.html)). Effects have a {study.coverage} interval, each
 word a test ([which](lab.md#what-is-said)).
-
+{grown.opening(study)}
 ## The answer
 
 {answer}
@@ -162,7 +173,7 @@ width 32 {study.size("width 32", "top")}. |
 
 What explains the 38 %, each by itself: {listed(study.with_word("explains"))}. What
 helps without being shown to close half of the gap: {listed(study.with_word("contributes"))}. What hurts: {listed(study.with_word("hurts"))}.
-Fifty epochs in place of five, and nothing else changed, close {study.share("50 epochs")} of the gap to the target: the model was **undertrained**.
+Fifty epochs in place of five, and nothing else changed, close {study.share("50 epochs")} of the gap to the target{": the model was **undertrained**" if "50 epochs" in study.with_word("explains") else ""}.
 
 ## What happens inside
 
@@ -176,9 +187,9 @@ an entropy of {max(study.inside(n, "entropy") for n in ("rate 0.1", "layer norm"
 {min(study.inside(n, "positions") for n in ("rate 0.1", "layer norm", "50 epochs", "AdamW")):.2f} or more, without being given them. Strength alone is not
 enough: random positions of ±0.5 are at {study.inside("positions ±0.5", "positions"):.2f}, and attention stays at {study.inside("positions ±0.5", "entropy"):.2f}.
 
-## What changed since the first report of this study
+{grown.tuned(study)}{grown.changed(study)}## What changed since the first report of this study
 
-{"The runs are the same" if seeds == 12 else f"There are {seeds} seeds now, there were 12"}; a second program found every number right and several sentences wrong. Now every sentence follows from a test:
+A second program found every number right and several sentences wrong. Now every sentence follows from a test:
 
 - **Ties** come from the corrected pairwise test, not from rank intervals that overlap. Not told apart from {next(iter(study.ranks))}: \
 {listed(study.ranks[next(iter(study.ranks))]["tied"])}. Layer norm had been called a tie{"" if "layer norm" in study.ranks["AdamW"]["tied"] else ", and is surely weaker than AdamW"}.
@@ -187,8 +198,8 @@ enough: random positions of ±0.5 are at {study.inside("positions ±0.5", "posit
 - **No effect** needs a test of its own. Capacity and schedule had been said not to matter:
   {study.words("width 32", "width 64", "width 128", "0.01 then 0.005")}.
 - **Interactions** are in log-odds: on the scale of percent, two effects of 50 points cannot add up.
-- **Collapsed seeds** are told: {plain["warnings"][0] if plain["warnings"] else "none was seen."}
-- **Intervals and p** allow for skewness (the baseline's worst seed makes differences skewed), so that some ends lie further out. The best
+- **Collapsed seeds** are told: {next((one for one in plain["warnings"] if "no usable model" in one), "none was seen.")}
+- **Intervals and p** allow for skewness (without its sign {skewness:.1f} in the mean over the factors), so that some ends lie further out. The best
   combination is {best}.
 
 ## What remains open
@@ -200,5 +211,7 @@ enough: random positions of ±0.5 are at {study.inside("positions ±0.5", "posit
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(Study()))
-    print(PAGE)
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    where = PAGE if folder == FOLDER else folder / PAGE.name
+    where.write_text(page(Study(folder)))
+    print(where)

@@ -1,6 +1,6 @@
 """A second program, NumPy and SciPy alone, no lab: does a study's results.json follow from its runs?
 
-    python tests/lab/recompute.py studies/attention-accuracy
+    python -m tests.lab.recompute studies/attention-accuracy
 
 It reads results.jsonl and the plan, computes every interval, p and rank again by other ways (roots are searched, flips
 are counted one by one, skewed values are drawn anew), and holds every sentence of the answer against its rule.
@@ -12,7 +12,6 @@ import math
 import re
 import sys
 import tomllib
-from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,12 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
-LEVEL, HALF, OFTEN, FOLDS = 0.05, 0.5, 0.1, 3
-DRAWS = 400_000
+from . import recompute_beside as beside
+from . import recompute_looks as looks
+from . import recompute_words as words
+from .recompute_numbers import LEVEL, flip_p, holm, interval, noise, odds_of, same_p, seen_skewness, skewed_p
+
+HALF, OFTEN, FOLDS = 0.5, 0.1, 3
 
 
 class Checker:
@@ -29,6 +32,8 @@ class Checker:
         self.json = json.loads((folder / "results.json").read_text())
         self.plan = tomllib.loads(self.json["plan"])
         self.data = json.loads((folder / "data.json").read_text()) if (folder / "data.json").exists() else {}
+        looked = folder / "looks.jsonl"
+        self.looks = [json.loads(line) for line in looked.read_text().splitlines()] if looked.exists() else []
         self.runs: dict[str, dict[int, Any]] = {}
         for line in (folder / "results.jsonl").read_text().splitlines():
             run = json.loads(line)
@@ -55,16 +60,19 @@ class Checker:
         return {seed: self.score(there[seed], measure) for seed in self.seeds if seed in there}
 
     def failed(self, key: str) -> set[int]:
-        """No number, or no more right answers than the commonest class alone may give."""
+        """No number, or no more right answers than always giving the commonest class."""
         found = set()
         for seed, run in self.runs.get(key, {}).items():
             part = "validation" if run["validation"] else "test"
             chance = self.data["chance"][part]
             right = round(self.score(run, part) / 100 * chance["answers"])
-            alone = stats.binomtest(right, chance["answers"], chance["share"], alternative="greater").pvalue
-            if run["failed"] or alone > LEVEL:
+            if run["failed"] or right <= round(chance["share"] * chance["answers"]):
                 found.add(seed)
         return found & set(self.seeds)
+
+    def tried(self, key: str) -> set[int]:
+        """Seeds of the comparison, none of those that an arm was tuned with."""
+        return set(self.runs.get(key, {})) & set(self.seeds)
 
     def differences(self, one: Any) -> dict[int, float]:
         place = one["kind"], one["group"], *one["factors"]
@@ -139,8 +147,8 @@ class Checker:
         share = LEVEL / self.level()
         self.close(name, "Holm", min(1, share * holm([f["effect"]["p"] for f in family])[place]), effect["p_holm"])
         same = [max(same_p(other, one["margin"], skew), 0.5 ** len(other)) for other in others]
-        expected = min(1, share * holm(same)[place])
-        self.close(name, "equivalence", expected, effect["p_same"], noise(expected))
+        expected, times = min(1, share * holm(same)[place]), share * len(family)
+        self.close(name, "equivalence", expected, effect["p_same"], times * noise(expected / times))
         self.check_typical(name, d, effect)
         self.check_gap(one, name, values)
         self.check_failing(one, name)
@@ -163,20 +171,23 @@ class Checker:
         exact = stats.binomtest(up, moved).proportion_ci(0.95, "exact")
         self.close(name, "improvement", (up / moved, exact.low, exact.high), effect["improves"])
 
+    def baseline_of(self, group: str) -> str:
+        """What factors of the group are added to that name nothing they are added to."""
+        found = [one for one in self.json["findings"] if one["kind"] == "add" and one["group"] == group]
+        return str(next(one["without"] for one in found if not self.factors[one["factors"][0]]["on"]))
+
     def check_gap(self, one: Any, name: str, values: dict[int, float]) -> None:
         if one["share_of_gap"] is None:
             return
         measure = self.measure(one["group"])
-        base = self.scores(
-            next(c for c in self.json["cells"] if not c["factors"] and c["group"] == one["group"])["key"], measure
-        )
+        base = self.scores(self.baseline_of(one["group"]), measure)
         both = [seed for seed in values if seed in base]
         d = np.array([values[seed] for seed in both])
         gap = np.array([100 * self.json["target"] - base[seed] for seed in both])
 
         def touches(share: float) -> float:
             rest = d - share * gap
-            return rest.mean() ** 2 / rest.var(ddof=1) * len(d) - stats.t.isf(0.025, len(d) - 1) ** 2
+            return rest.mean() ** 2 / rest.var(ddof=1) * len(d) - stats.t.isf(self.level() / 2, len(d) - 1) ** 2
 
         middle = d.mean() / gap.mean()
         low, high = optimize.brentq(touches, middle - 5, middle), optimize.brentq(touches, middle, middle + 5)
@@ -190,11 +201,11 @@ class Checker:
             only = len(with_ - without), len(without - with_)
             p = stats.binomtest(only[0], sum(only)).pvalue if sum(only) else 1.0
             self.close(name, "McNemar", p, one["failing"]["p"])
-            exact = stats.binomtest(len(with_), len(self.runs[one["with"]])).proportion_ci(0.95, "exact")
+            exact = stats.binomtest(len(with_), len(self.tried(one["with"]))).proportion_ci(0.95, "exact")
             self.close(name, "failure rate", (exact.low, exact.high), one["failing"]["rate"][1:])
 
     def word(self, one: Any) -> str:
-        effect, failed, tried = one["effect"], len(self.failed(one["with"])), len(self.runs[one["with"]])
+        effect, failed, tried = one["effect"], len(self.failed(one["with"])), len(self.tried(one["with"]))
         if failed and stats.binomtest(failed, tried).proportion_ci(0.95, "exact").low > OFTEN:
             return "diverges"
         if effect["p_holm"] <= LEVEL and (effect["low"] > 0 or effect["high"] < 0):
@@ -228,7 +239,7 @@ class Checker:
         self.same("ranks", "factors", {one["factor"] for one in ranks}, set(means))
         for one in ranks:
             name = one["factor"]
-            sure = [other for other in means if other != name and apart[frozenset((name, other))][0] <= LEVEL]
+            sure = [other for other in means if other != name and apart[frozenset((name, other))][0] <= self.level()]
             stronger = sum(means[other] > means[name] for other in sure)
             weaker = sum(means[other] < means[name] for other in sure)
             self.same(name, "ranks", (1 + stronger, len(means) - weaker), (one["best"], one["worst"]))
@@ -258,6 +269,7 @@ class Checker:
         ):
             self.check_numbers(text, name, sentence["claims"], (float(mean), float(low), float(high)))
 
+        words.check(self, text)
         for points in re.findall(r"half of the ([\d.]+) points to the target", text):
             base = next(c for c in self.json["cells"] if c["key"] == self.json["baseline"])
             self.close(text, "gap", 100 * self.json["target"] - base["mean"], float(points), 0.051)
@@ -291,10 +303,10 @@ class Checker:
         elif claim["where"] == "rank":
             if claim["group"] not in self.pairs:
                 self.pairs[claim["group"]] = self.apart(claim["group"])
-            _, apart = self.pairs[claim["group"]]
-            p, size = apart[frozenset(factors)]
-            self.same(text, kind, "tied" if p > LEVEL else "stronger", kind)
-            self.same(text, "in this order", kind == "tied" or (size > 0) == (next(iter(factors)) == factors[0]), True)
+            means, apart = self.pairs[claim["group"]]
+            p, _ = apart[frozenset(factors)]
+            self.same(text, kind, "tied" if p > self.level() else "stronger", kind)
+            self.same(text, "in this order", kind == "tied" or means[factors[0]] > means[factors[1]], True)
         elif kind.startswith("none"):
             words = ("explains",) if kind == "none explains" else ("explains", "contributes")
             self.same(text, kind, any(self.added(name)["word"] in words for name in factors), False)
@@ -314,6 +326,8 @@ class Checker:
             )
             if kind == "small":
                 self.same(text, "small", effect["p_same"] <= LEVEL, True)
+            elif kind == "not sure":
+                self.same(text, f"{factors} {kind}", self.word(found[0]) in ("explains", "contributes"), False)
             elif kind != "compared":
                 self.same(text, f"{factors} {kind}", self.word(found[0]), kind)
 
@@ -321,7 +335,7 @@ class Checker:
         kind, numbers = claim["kind"], claim["numbers"]
         cell = next(c for c in self.json["cells"] if c["factors"] == claim["factors"] and c["group"] == claim["group"])
         if kind == "failing":
-            failed, of = len(self.failed(cell["key"])), len(self.runs[cell["key"]])
+            failed, of = len(self.failed(cell["key"])), len(self.tried(cell["key"]))
             exact = stats.binomtest(failed, of).proportion_ci(0.95, "exact")
             self.close(
                 text,
@@ -333,7 +347,7 @@ class Checker:
             self.same(text, said, said in text, True)
             return
         values = np.array(list(self.scores(cell["key"], "test" if numbers.get("test") else "validation").values()))
-        low, high = interval(values, LEVEL)
+        low, high = interval(values, self.level())
         self.close(text, kind, (values.mean(), low, high), [numbers[key] for key in ("mean", "low", "high")])
         self.same(text, f"{values.mean():.1f} %", f"{values.mean():.1f} %" in text, True)
         target = 100 * (self.json["target"] or 0)
@@ -354,6 +368,8 @@ class Checker:
             self.check_cell(one)
         for one in self.json["sentences"]:
             self.check_sentence(one)
+        looks.check(self)
+        beside.check(self)
         texts = " ".join(one["text"] for one in self.json["sentences"])
         said = self.json["answer"].split("\n\n")
         self.same("answer", "is its sentences", " ".join(said), texts)
@@ -369,84 +385,6 @@ class Checker:
         a, b = np.asarray(mine, float), np.asarray(theirs, float)
         if a.shape != b.shape or not np.allclose(a, b, rtol=1e-7, atol=within):
             self.problems.append(f"{where[:70]}: {what}: {mine}, and it says {theirs}")
-
-
-def noise(p: float) -> float:
-    """Four standard errors of two p that were drawn, theirs by 200,000."""
-    return 4 * math.sqrt(2 * p * (1 / 200_000 + 1 / DRAWS)) + 1e-5
-
-
-def odds_of(percent: float) -> float:
-    share = min(max(percent / 100, 0.001), 0.999)
-    return math.log(share) - math.log1p(-share)
-
-
-def interval(values: np.ndarray, level: float) -> tuple[float, float]:
-    """Student's, widened to where Hall's statistic reaches the same critical value: found by a search."""
-    n, mean, spread = len(values), values.mean(), values.std(ddof=1)
-    reach = stats.t.isf(level / 2, n - 1)
-    half = reach * spread / math.sqrt(n)
-    g = min(max(float(stats.skew(values, bias=False)), -1.25), 1.25)
-
-    def hall(true: float) -> float:
-        u = (mean - true) / spread
-        return math.sqrt(n) * (u + g * u**2 / 3 + g**2 * u**3 / 27 + g / (6 * n))
-
-    far = 20 * half
-    low = optimize.brentq(lambda true: hall(true) - reach, mean - far, mean + far)
-    high = optimize.brentq(lambda true: hall(true) + reach, mean - far, mean + far)
-    return min(mean - half, low), max(mean + half, high)
-
-
-def flip_p(values: np.ndarray) -> float:
-    """Sums of all subsets, one value after the other."""
-    sums = np.zeros(1)
-    for value in values:
-        sums = np.concatenate([sums + value, sums - value])
-    return float((np.abs(sums) >= abs(values.sum()) - 1e-9 * np.abs(values).sum()).mean())
-
-
-def seen_skewness(values: np.ndarray) -> float:
-    seen = float(stats.skew(values, bias=False)) * (1 + 8 / len(values))
-    return min(max(seen, -2.4), 2.4)
-
-
-@lru_cache
-def drawn_t(n: int, tenths: int) -> np.ndarray:
-    rng = np.random.default_rng(20_000 + tenths)
-    if not tenths:
-        return rng.standard_t(n - 1, DRAWS)
-    values = np.asarray(stats.pearson3.rvs(tenths / 10, size=(DRAWS, n), random_state=rng))
-    return values.mean(1) / values.std(1, ddof=1) * math.sqrt(n)
-
-
-def tails(values: np.ndarray, skew: float) -> tuple[float, float]:
-    """Above and below; by what is known where nothing is skewed."""
-    n = len(values)
-    reached = values.mean() / values.std(ddof=1) * math.sqrt(n)
-    tenths = round(10 * skew)
-    if not tenths:
-        return float(stats.t.sf(reached, n - 1)), float(stats.t.cdf(reached, n - 1))
-    drawn = drawn_t(n, tenths)
-    return float((drawn >= reached).mean()), float((drawn <= reached).mean())
-
-
-def skewed_p(values: np.ndarray, skew: float) -> float:
-    return min(1.0, 2 * min(tails(values, skew)))
-
-
-def same_p(values: np.ndarray, margin: float, skew: float) -> float:
-    return max(max(tails(values - margin, g)[1], tails(values + margin, g)[0]) for g in (0.0, skew))
-
-
-def holm(p: list[float]) -> list[float]:
-    """As it is defined: the smallest p that rejects, step by step."""
-    order = sorted(range(len(p)), key=lambda i: p[i])
-    found, largest = [0.0] * len(p), 0.0
-    for step, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(p) - step) * p[i]))
-        found[i] = largest
-    return found
 
 
 if __name__ == "__main__":

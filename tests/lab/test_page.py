@@ -3,10 +3,13 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_is_written_from_the_study() -> None:
+def test_the_page_is_written_from_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
     spec = importlib.util.spec_from_file_location("page", ROOT / "scripts/attention_accuracy_page.py")
     assert spec is not None
     assert spec.loader is not None

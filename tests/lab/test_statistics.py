@@ -192,6 +192,7 @@ def test_drawn_flips_agree_with_all_flips(n: int, monkeypatch: pytest.MonkeyPatc
     exact = sign_flip_p(values).item()
     statistics.flips.cache_clear()
     monkeypatch.setattr(statistics, "EXACT", n - 1)
+    monkeypatch.setattr(statistics, "HALVES", n - 1)
     drawn = sign_flip_p(values).item()
     statistics.flips.cache_clear()
     assert 0.001 < exact < 0.5
@@ -199,8 +200,16 @@ def test_drawn_flips_agree_with_all_flips(n: int, monkeypatch: pytest.MonkeyPatc
     assert drawn == pytest.approx(exact, abs=5 * math.sqrt(exact / statistics.FLIPS))
 
 
+@pytest.mark.parametrize("n", [17, 18])
+def test_flips_counted_by_halves_are_all_flips(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.stack([draw(n, 0.4), draw(n, 0.0), np.round(draw(n, 0.3)), np.zeros(n)])
+    by_halves = sign_flip_p(values)
+    monkeypatch.setattr(statistics, "EXACT", n)
+    assert sign_flip_p(values).tolist() == by_halves.tolist()
+
+
 def test_drawn_flips_repeat_and_never_give_zero() -> None:
-    values = draw(20, 5.0)
+    values = draw(40, 5.0)
     assert sign_flip_p(values).item() == sign_flip_p(values).item() == 1 / (statistics.FLIPS + 1)
 
 

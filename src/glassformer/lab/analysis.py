@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from glassformer.lab.arms import tuned
 from glassformer.lab.cells import Cell, Comparison, additions, cell, on_top, pairs, removals
 from glassformer.lab.conclusion import answer_of, conclusion
-from glassformer.lab.looks import ONLY, Look, look_now, unplanned
+from glassformer.lab.looks import ONLY, Look, level_used
 from glassformer.lab.plan import FEWEST, MAIN, Factor, Plan
 from glassformer.lab.ranks import ranks
 from glassformer.lab.rates import paired_p, rate
@@ -62,11 +63,8 @@ class Examined:
         return self.effect is not None and not diverges(self.pairs) and sure(self.effect) and self.effect.mean > 0
 
 
-def analyse(
-    plan: Plan, results: Results, skipped: Sequence[str] = (), command: str = "", look: Look | None = None
-) -> Study:
-    """The study as it stands; of an unfinished one, what can be said by now. `look`: nothing, as the plan has it."""
-    look = look or look_of(plan, results)
+def analyse(plan: Plan, results: Results, skipped: Sequence[str] = (), command: str = "", look: Look = ONLY) -> Study:
+    """The study as it stands; of an unfinished one, what can be said by now. `look`: what may be used of the 5 %."""
     if look.decides and not look.last:
         plan = replace(plan, seeds=plan.seeds[: look.seeds])  # those that came later wait for the next look
     tested = examine(plan, results, comparisons(plan, results), look)
@@ -74,14 +72,14 @@ def analyse(
     best = best_cell(plan, results)
     cells = every_cell(plan, results, tested, best)
     gaps = {one.comparison.group: gap_of(plan, results, one.comparison.group, cells, best) for one in tested}
-    found = [find(plan, results, one, *gaps[one.comparison.group]) for one in tested]
+    found = [find(plan, results, one, look, *gaps[one.comparison.group]) for one in tested]
     failed = {(one.cell.key, seed): why for one in cells for seed, why in failures(plan, results, one.records).items()}
     study = Study(
         plan=plan,
         baseline=base,
         cells=cells,
         findings=tuple(found),
-        ranks=ranked(plan, tested),
+        ranks=ranked(plan, tested, look),
         best=best,
         answer="",
         notes=notes(plan, tested, skipped, best),
@@ -89,26 +87,14 @@ def analyse(
         machines=dict(Counter(record.machine or "unknown" for record in used(cells))),
         command=command,
         warnings=warnings(plan, found, len(used(cells)), len(failed), look),
-        group_ranks={group.name: ranked(plan, tested, group.name) for group in plan.groups},
+        group_ranks={group.name: ranked(plan, tested, look, group.name) for group in plan.groups},
         look=look,
+        tuned=tuned(plan, results),
         failed=failed,
         worst={measure: worst_of(plan, results, measure) for measure in ("validation", "test")},
     )
     sentences = conclusion(study)
     return replace(study, sentences=sentences, answer=answer_of(sentences))
-
-
-def look_of(plan: Plan, results: Results) -> Look:
-    """What this look may use: as the plan has it, or one more than the reports there were."""
-    ranked = [side.key for one in additions(plan) if is_ranked(plan, one) for side in sides(one)]
-    there = [
-        all((key, seed) in results for key in ranked if seed in results.expected(key, plan.seeds))
-        for seed in plan.seeds
-    ]
-    complete = there.index(False) if False in there else len(there)
-    if plan.looks:
-        return look_now(complete, plan.looks)
-    return unplanned(results.looked, len(plan.seeds))
 
 
 def comparisons(plan: Plan, results: Results) -> list[Comparison]:
@@ -259,8 +245,8 @@ def circumstances(plan: Plan, one: Examined, share: Estimate | None = None, goal
     return Circumstances(one.comparison.kind, one.family, share, goal, plan.metric.margin, unit, failing=one.failing)
 
 
-def find(plan: Plan, results: Results, one: Examined, gaps: Mapping[int, float], goal: str) -> Finding:
-    share = share_of(one, gaps)
+def find(plan: Plan, results: Results, one: Examined, look: Look, gaps: Mapping[int, float], goal: str) -> Finding:
+    share = share_of(one, gaps, level_used(look))
     about = circumstances(plan, one, share, goal)
     word = verdict_of(one.effect, one.pairs, about)
     without, with_ = (
@@ -281,13 +267,13 @@ def find(plan: Plan, results: Results, one: Examined, gaps: Mapping[int, float],
     )
 
 
-def share_of(one: Examined, gaps: Mapping[int, float]) -> Estimate | None:
+def share_of(one: Examined, gaps: Mapping[int, float], level: float) -> Estimate | None:
     """Of the gap, by the seeds that have both."""
     both = [seed for seed in one.pairs.differences if seed in gaps]
     if one.effect is None or one.comparison.kind == "pair" or len(both) < FEWEST:
         return None
     return share_of_gap(
-        np.array([one.pairs.differences[seed] for seed in both]), np.array([gaps[seed] for seed in both])
+        np.array([one.pairs.differences[seed] for seed in both]), np.array([gaps[seed] for seed in both]), level
     )
 
 
@@ -332,7 +318,7 @@ def used(cells: Iterable[Summary]) -> list[Record]:
     return list({record.place: record for one in cells for record in one.records}.values())
 
 
-def ranked(plan: Plan, tested: Iterable[Examined], group: str = MAIN) -> tuple[Rank, ...]:
+def ranked(plan: Plan, tested: Iterable[Examined], look: Look, group: str = MAIN) -> tuple[Rank, ...]:
     """Of one group's factors, comparators left out; those that diverge have no rank."""
     return ranks(
         {
@@ -343,7 +329,8 @@ def ranked(plan: Plan, tested: Iterable[Examined], group: str = MAIN) -> tuple[R
             and not factor_of(plan, one.comparison).comparator
             and one.effect
             and not diverges(one.pairs)
-        }
+        },
+        level_used(look),
     )
 
 
@@ -356,14 +343,27 @@ def notes(plan: Plan, tested: Sequence[Examined], skipped: Sequence[str], best: 
             found += [said] if said not in found else []
     if plan.ranked and best is None:
         found.append("There is no best combination: " + why_no_best(tested, plan))
-    arms = [f"{' + '.join(names) or 'baseline'} ({arm.about})" for (names, _), arm in plan.arms.items()]
-    found.append(
-        f"Settled for each arm before it was compared: {'; '.join(arms)}."
-        if arms
-        else "Each factor is tried with all other settings as they are in its reference; none was tuned again for it."
-    )
+    found += how_fair(plan)
     found += [f"Skipped: {one}" for one in skipped]
     return tuple(found)
+
+
+def how_fair(plan: Plan) -> list[str]:
+    """What was settled for arms, and where nothing was."""
+    groups: dict[str, list[str]] = {}
+    for (names, group), arm in plan.arms.items():
+        groups.setdefault(group, []).append(f"{' + '.join(names) or 'baseline'} ({arm.about})")
+    found = [
+        f"Settled for each arm{f' of the group {group}' if group else ''} before it was compared: {'; '.join(arms)}."
+        for group, arms in groups.items()
+    ]
+    if any(factor.group not in groups for factor in plan.factors):
+        where = " elsewhere" if groups else ""
+        found.append(
+            f"Each factor is tried{where} with all other settings as they are in its reference; none was tuned again "
+            "for it."
+        )
+    return found
 
 
 def few_seeds(plan: Plan, tested: Sequence[Examined]) -> list[str]:

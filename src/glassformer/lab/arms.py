@@ -18,6 +18,8 @@ from glassformer.lab.multiply_adds import multiply_adds
 from glassformer.lab.one_run import loaded
 from glassformer.lab.plan import Arm, Plan, changed, setting_of
 from glassformer.lab.record import Results
+from glassformer.lab.scores import raw
+from glassformer.lab.study import Point, Tuned
 from glassformer.lab.verdict import count
 from glassformer.layers.contract import param_shapes
 from glassformer.train.held_out import split
@@ -71,23 +73,49 @@ def settled(plan: Plan, results: Results, arm: Name) -> Arm | None:
     return Arm({**points[best], **changes}, "; ".join(filter(None, [said, edge(plan, arm, points[best]), about])))
 
 
+def tuned(plan: Plan, results: Results) -> tuple[Tuned, ...]:
+    """Arms that were settled by runs, with what was tried for each."""
+    found = []
+    for arm, settled_as in plan.arms.items():
+        points, cells = plan.grid(*arm), tuning_cells(plan, arm)
+        means = [mean_of(plan, results, cell) for cell in cells]
+        if points and max(means) > -math.inf:
+            best = int(np.argmax(means))
+            tried = [
+                Point(point, one.key, by_seed(plan, results, one)) for point, one in zip(points, cells, strict=True)
+            ]
+            found.append(Tuned(*arm, tuple(tried), best, tuple(at_edge(plan, arm, points[best])), settled_as.about))
+    return tuple(found)
+
+
+def by_seed(plan: Plan, results: Results, cell: Cell) -> dict[int, float]:
+    """As it is shown; of runs that gave a number."""
+    known = {seed: record for seed, record in results.of(cell.key).items() if seed in plan.tune_seeds}
+    values = {seed: raw(record, plan.metric, "validation") for seed, record in known.items()}
+    return {seed: plan.metric.shown(value) for seed, value in values.items() if value is not None}
+
+
 def edge(plan: Plan, arm: Name, best: dict[str, Any]) -> str:
     """Said where the best value of a number is the first or the last: beyond it there may be a better one."""
+    found = at_edge(plan, arm, best)
+    return f"{' and '.join(found)} at the edge of its grid" if found else ""
+
+
+def at_edge(plan: Plan, arm: Name, best: dict[str, Any]) -> list[str]:
     points, found = plan.grid(*arm), []
     for setting, value in best.items():
         values = [point[setting] for point in points]
         if all(type(one) in (int, float) for one in values) and len(set(values)) > 1:
             found += [setting] if value in (min(values), max(values)) else []
-    return f"{' and '.join(found)} at the edge of its grid" if found else ""
+    return found
 
 
 def mean_of(plan: Plan, results: Results, cell: Cell) -> float:
     """Over tuning seeds, on validation, turned so that more is better. A run that failed is the worst there is."""
-    records = results.of(cell.key)
-    values = [records[seed].value(plan.metric.name, "validation") for seed in plan.tune_seeds]
-    if any(value is None or not math.isfinite(value) for value in values):
-        return -math.inf
-    return plan.metric.sign * float(np.mean([value for value in values if value is not None]))
+    values = by_seed(plan, results, cell)
+    return (
+        plan.metric.sign * float(np.mean(list(values.values()))) if len(values) == len(plan.tune_seeds) else -math.inf
+    )
 
 
 def matched(plan: Plan, recipe: Recipe, group: str) -> tuple[dict[str, Any], str]:

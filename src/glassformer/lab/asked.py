@@ -13,10 +13,11 @@ from glassformer.lab.analysis import comparisons
 from glassformer.lab.arms import is_open, settle, tuning_cells
 from glassformer.lab.cells import Cell, Comparison, additions, cell, key_by_path
 from glassformer.lab.folder import old_keys, save_arms
-from glassformer.lab.looks import ONLY, Look, after_early, look_now, looks, unplanned
+from glassformer.lab.looks import ONLY, Look, after_dearer, after_early, look_now, looks, unplanned
 from glassformer.lab.looks_log import LookedAt, Stopped, add_look, chance_to_help, read_looks
 from glassformer.lab.plan import Plan
 from glassformer.lab.record import Results
+from glassformer.lab.scores import paired
 
 
 class Job(NamedTuple):
@@ -80,7 +81,8 @@ def take_look(plan: Plan, results: Results, count: int) -> None:
     """Note it, with the arms that stop."""
     folder = results.path.parent
     stopped = tuple(hopeless(plan, results, count)) if plan.futility else ()
-    add_look(folder, LookedAt(count, len(results.records), stopped))
+    level = next(look.level for look in looks(plan.looks) if look.seeds == count)
+    add_look(folder, LookedAt(count, len(results.records), stopped, level=level))
     results.looks = read_looks(folder)
 
 
@@ -89,10 +91,8 @@ def hopeless(plan: Plan, results: Results, count: int) -> Iterable[Stopped]:
     added = [one for one in additions(plan) if one.with_.key not in results.stopped]
     needed = {one.without.key for one in added}
     for one in added:
-        measure, name = plan.group(one.group).measure, plan.metric.name
-        old, new = results.of(one.without.key), results.of(one.with_.key)
-        pairs = [(new[seed].value(name, measure), old[seed].value(name, measure)) for seed in plan.seeds[:count]]
-        gains = [plan.metric.gain(a, b) for a, b in pairs if a is not None and b is not None]
+        new, differences = results.of(one.with_.key), paired(plan, results, one).differences
+        gains = [differences[seed] for seed in plan.seeds[:count] if seed in differences]
         failed = all(new[seed].outcome in ("nan", "memory", "failed") for seed in plan.seeds[:count])
         probability = 0.0 if failed else chance_to_help(gains, len(plan.seeds), len(added))
         if one.with_.key not in needed and probability < plan.futility:
@@ -129,6 +129,7 @@ def look_of(plan: Plan, results: Results, time_is_up: bool = False) -> Look:
         early = [look.runs for look in results.looks if look.early]
         time_is_up = time_is_up or len(results.records) in early
         look = looks(plan.looks)[-1] if time_is_up else look_now(done, plan.looks)
+        look = after_dearer(look, plan.looks, {one.seeds: one.level for one in results.looks if not one.early})
         return after_early(look, sum(runs < len(results.records) for runs in early)) if look.last else look
     earlier = [seeds for seeds in results.looked if seeds < done]
     return unplanned(earlier, done) if earlier else ONLY

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from glassformer.lab import claims
-from glassformer.lab.conclusion import (
+from glassformer.lab.phrases import (
     FEW,
     HELPS,
     added,
     best_of_subjects,
     effect_of,
     listed,
+    margin_text,
     name_of,
     named,
+    strongest_of_subjects,
     subject_of,
     verb,
     with_verdict,
@@ -50,15 +52,12 @@ def of_group(study: Study, group: str) -> list[Sentence]:
     orders = in_order(best, study.group_ranks.get(group, ()), group)
     sure = len(best) > 1 and all(one.kind == "stronger" for one in orders)
     text = f"{opening} {'the order of causes is' if sure else 'what helps is'} {names}"
-    rest = {"hurts": "hurt", "no effect": "have no effect", "not decided": "not decided"}
-    for word, several in rest.items():
+    rest = {"no effect": f"surely worth less than {margin_text(study)}: ", "not decided": "not decided: "}
+    for word in ("hurts", *rest):
         own = [name_of(one) for one in found if one.word == word]
         if own:
-            one = {"hurts": "hurts", "no effect": "has no effect"}.get(word, several)
-            text += (
-                f"; {listed(own)} {verb(own, one, several)}" if word != "not decided" else f"; {word}: {listed(own)}"
-            )
-    others = [one for one in found if one.word in rest]
+            text += f"; {rest[word]}{listed(own)}" if word in rest else f"; {listed(own)} {verb(own, 'hurts', 'hurt')}"
+    others = [one for one in found if one.word in ("hurts", *rest)]
     used = (*claims.of_findings(best), *claims.of_findings(others), *(orders if sure else ()))
     return [Sentence(f"{text}.", 2, used), *survival(study, group)]
 
@@ -70,10 +69,12 @@ def in_order(found: Sequence[Finding], ranks: Sequence[Rank], group: str) -> tup
 
 
 def survival(study: Study, group: str) -> list[Sentence]:
+    if study.plan.group(group).tune:
+        return untuned(study, group)
     theirs, ours = order(study, group), order(study, MAIN)
     if not ours:
         return []
-    told = [tell(study, theirs, ours)]
+    told = tell(study, theirs, ours)
     seen = {subject_of(one, study) for one in added(study, group)}
     missed = [subject for subject in ours if subject in seen and subject not in theirs]
     if missed:
@@ -87,34 +88,78 @@ def survival(study: Study, group: str) -> list[Sentence]:
     return told
 
 
-def tell(study: Study, theirs: dict[str, Finding], ours: dict[str, Finding]) -> Sentence:
-    """Compares the group's first cause with what comes first among all."""
+def untuned(study: Study, group: str) -> list[Sentence]:
+    """A group whose arms are tuned: what becomes of the main question's factors when each has its own best settings.
+
+    The same change of the recipe, but for what is tuned, is the same factor. Each word is its own test's.
+    """
+    found = [(one, twin) for one in added(study, group) if (twin := untuned_twin(study, one, group)) is not None]
+    words = {
+        (True, True): ("still surely helps", "still surely help"),
+        (True, False): ("no longer surely helps", "no longer surely help"),
+        (False, True): ("surely helps, which untuned is not shown", "surely help, which untuned is not shown"),
+        (False, False): ("does not surely help either way", "do not surely help either way"),
+    }
+    parts, used = [], []
+    for (before, after), said in words.items():
+        own = [(one, twin) for one, twin in found if (twin.word in HELPS, one.word in HELPS) == (before, after)]
+        if own:
+            names = listed(name_of(twin) for _, twin in own)
+            parts.append(f"{names} {verb(own, *said)}")
+            used += claims.of_findings((twin for _, twin in own), "" if before else "not sure")
+            used += claims.of_findings((one for one, _ in own), "" if after else "not sure")
+    if not parts:
+        return []
+    return [Sentence(f"Each at its own best {settings_tuned(study, group)}: {'; '.join(parts)}.", 2, tuple(used))]
+
+
+def settings_tuned(study: Study, group: str) -> str:
+    return listed(study.plan.group(group).tune or {})
+
+
+def untuned_twin(study: Study, finding: Finding, group: str) -> Finding | None:
+    """Of the main question."""
+    tuned = set(study.plan.group(group).tune or {})
+
+    def rest(name: str) -> dict[str, object]:
+        return {key: value for key, value in study.plan.by_name[name].changes.items() if key not in tuned}
+
+    mine = rest(name_of(finding))
+    same = [
+        one for one in added(study) if mine and rest(name_of(one)) == mine and not study.plan.by_name[name_of(one)].on
+    ]
+    return same[0] if same else None
+
+
+def tell(study: Study, theirs: dict[str, Finding], ours: dict[str, Finding]) -> list[Sentence]:
+    """Compares the group's first cause with what comes first among all; nothing where that is not told by a test."""
     first, leader = next(iter(theirs)), next(iter(ours))
     name = name_of(ours[leader])
     allowed = f"With all factors of the study allowed, {name} comes first"
     rank = next((one for one in study.ranks if one.factor == name), None)
     own = {one.name for one in study.plan.ranked if study.plan.subject_of(one) == leader}
-    open_ = [other for other in (rank.tied if rank else ()) if other not in own]
+    if rank is None or rank.point > 1:  # what has a larger mean is not sure
+        return []
+    open_ = [other for other in rank.tied if other not in own]
     if open_:
         text = f"With all factors of the study allowed, {name} has the largest mean and cannot be told apart from "
         used = tuple(claims.of_order(name, other, study.ranks) for other in open_)
-        return Sentence(f"{text}{listed(open_)}: the first place is open.", 2, used)
+        return [Sentence(f"{text}{listed(open_)}: the first place is open.", 2, used)]
     used = tuple(claims.of_order(name, other.factor, study.ranks) for other in study.ranks if other.factor not in own)
     if first not in ours:
         known = [one for one in added(study) if subject_of(one, study) == first]
         text = f"{allowed}, and {first} {'does not surely help' if known else 'was not tried again'}."
-        return Sentence(text, 2, (*used, claims.Claim("none helps", tuple(map(name_of, known)), {})))
+        return [Sentence(text, 2, (*used, claims.Claim("none helps", tuple(map(name_of, known)), {})))]
     if leader != first:
-        return Sentence(f"{allowed}, before {name_of(ours[first])}: the order does not survive.", 2, used)
+        return [Sentence(f"{allowed}, before {name_of(ours[first])}: the order does not survive.", 2, used)]
     shared = [ours[subject] for subject in theirs if subject in ours]
     orders = in_order(shared, study.ranks, MAIN)
     kept = all(one.kind == "stronger" for one in orders) and shared == [one for one in ours.values() if one in shared]
-    return Sentence(
-        f"{allowed} as well{': the order survives' if kept else ''}.", 2, (*used, *(orders if kept else ()))
-    )
+    text = f"{allowed} as well{': the order survives' if kept else ''}."
+    return [Sentence(text, 2, (*used, *(orders if kept else ())))]
 
 
 def order(study: Study, group: str) -> dict[str, Finding]:
     """Subjects that help, by their best level, strongest first."""
-    helps = best_of_subjects(study, with_verdict(added(study, group), *HELPS))
+    helps = strongest_of_subjects(study, with_verdict(added(study, group), *HELPS))
     return {subject_of(one, study): one for one in helps}

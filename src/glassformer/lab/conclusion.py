@@ -7,28 +7,40 @@ was suspected and is none. What has no room there stands in the tables. The last
 what stands beside the question: other models, the plan's groups (beside.py).
 """
 
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from glassformer.lab import claims
-from glassformer.lab.metric import Metric
-from glassformer.lab.plan import MAIN
+from glassformer.lab.beside import beside
+from glassformer.lab.looks import level_used
+from glassformer.lab.phrases import (
+    FEW,
+    HELPS,
+    added,
+    best_of_subjects,
+    effect_of,
+    failing_of,
+    listed,
+    margin_text,
+    name_of,
+    named,
+    places,
+    size,
+    strongest_first,
+    subject_of,
+    verb,
+    with_verdict,
+)
 from glassformer.lab.scores import on_test
 from glassformer.lab.statistics import interval
-from glassformer.lab.study import Claim, Effect, Finding, Rank, Sentence, Study, Summary, Verdict
-from glassformer.lab.verdict import brackets, count, failed_of, is_small, points, share_text
+from glassformer.lab.study import Claim, Finding, Sentence, Study, Summary
+from glassformer.lab.verdict import count, failed_of, is_small
 
-HELPS = ("explains", "contributes")
 SENTENCES = 8
-MANY = 6  # names in a list
-FEW = 4  # where each has its numbers
 
 
 def conclusion(study: Study) -> tuple[Sentence, ...]:
-    from glassformer.lab.beside import beside
-
     parts = [causes, on_top, together, failing, both_ways, no_causes, crossed]
     main = [sentence for part in parts for sentence in part(study)]
     return (*in_short(study), *main[:SENTENCES], *beside(study))
@@ -52,43 +64,24 @@ def in_short(study: Study) -> list[Sentence]:
     for one in found:
         by_subject.setdefault(subject_of(one, study), []).append(one)
     told = {word: [subject_of(one, study) for one in with_verdict(best, word)] for word in HELPS}
-    used = list(best)
+    later = [
+        one for one in helping_on_top(study) if subject_of(one, study) not in told["explains"] + told["contributes"]
+    ]
+    told["on top"] = [subject_of(one, study) for one in later]
+    used = [*best, *later]
     for word in ("no effect", "not decided"):  # of a subject: all of its levels
         own = [name for name, levels in by_subject.items() if all(one.word == word for one in levels)]
-        told[word] = own
-        used += [one for name in own for one in by_subject[name]]
+        told[word] = [name for name in own if name not in told["on top"]]
+        used += [one for name in told[word] for one in by_subject[name]]
     words = {
         "explains": "what explains it",
         "contributes": "what contributes",
+        "on top": "what contributes on top of that",
         "no effect": f"what changes less than {margin_text(study)}",
         "not decided": "not decided",
     }
     text = "; ".join(f"{words[word]}: {listed(names)}" for word, names in told.items() if names)
     return [Sentence(f"In short, {text}.", 0, claims.of_findings(used))]
-
-
-def added(study: Study, group: str = MAIN, comparator: bool = False) -> list[Finding]:
-    """Strongest first."""
-    found = [
-        one
-        for one in study.findings
-        if one.comparison.kind == "add"
-        and one.comparison.group == group
-        and study.plan.by_name[name_of(one)].comparator == comparator
-    ]
-    return strongest_first(found)
-
-
-def strongest_first(findings: Iterable[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda one: -one.effect.mean if one.effect else math.inf)
-
-
-def name_of(finding: Finding) -> str:
-    return finding.comparison.factors[0]
-
-
-def with_verdict(findings: Iterable[Finding], *words: Verdict) -> list[Finding]:
-    return [one for one in findings if one.word in words]
 
 
 def causes(study: Study) -> list[Sentence]:
@@ -120,9 +113,8 @@ def none(kind: str, found: Sequence[Finding]) -> tuple[Claim, ...]:
 
 def is_good_enough(study: Study) -> bool:
     """The baseline already, by its interval."""
-    target = target_of(study)
-    base = study.baseline
-    return target is not None and (base.low > target if study.plan.metric.higher else base.high < target)
+    known = study.baseline.scores[~np.isnan(study.baseline.scores)]
+    return against(known, study)[1] == better_side(study)
 
 
 def target_of(study: Study) -> float | None:
@@ -132,7 +124,7 @@ def target_of(study: Study) -> float | None:
 
 def target_reached(study: Study) -> Sentence:
     base = study.baseline
-    claim = claims.of_cell(base, better_side(study), base.mean, base.low, base.high, target=target_of(study) or 0.0)
+    claim = level(study, base, base.scores, better_side(study), target=target_of(study) or 0.0)
     return Sentence(f"The target is reached already: the {baseline(study)}.", 1, (claim,))
 
 
@@ -148,11 +140,6 @@ def gap(study: Study) -> str:
     if study.best is None:
         return "gap"
     return f"{metric.sign * (study.best.mean - study.baseline.mean):.{places(metric)}f} {metric.unit} to the best"
-
-
-def places(metric: Metric) -> int:
-    """Of a gap: one less than of a level, and one at least."""
-    return max(1, metric.places - 1)
 
 
 def baseline(study: Study) -> str:
@@ -175,14 +162,9 @@ def with_levels(findings: Iterable[Finding], study: Study) -> list[Finding]:
     return found
 
 
-def subject_of(finding: Finding, study: Study) -> str:
-    return study.plan.subject_of(study.plan.by_name[name_of(finding)])
-
-
 def on_top(study: Study) -> list[Sentence]:
     """What shows only where the strongest are in place."""
-    found = [one for one in study.findings if one.comparison.kind == "top"]
-    best = best_of_subjects(study, with_verdict(strongest_first(found), *HELPS))
+    best = helping_on_top(study)
     if not best:
         return []
     said = f"On top of {best[0].comparison.without.title}, {listed((effect_of(one) for one in best), FEW)} "
@@ -194,6 +176,11 @@ def on_top(study: Study) -> list[Sentence]:
     words = list(dict.fromkeys(one.word for one in alone))
     before = f"; alone: {', '.join(words)}" if words else ""
     return [Sentence(f"{said}{before}.", 1, (*claims.of_findings(best), *claims.of_findings(alone)))]
+
+
+def helping_on_top(study: Study) -> list[Finding]:
+    found = [one for one in study.findings if one.comparison.kind == "top"]
+    return best_of_subjects(study, with_verdict(strongest_first(found), *HELPS))
 
 
 def no_causes(study: Study) -> list[Sentence]:
@@ -215,24 +202,6 @@ def no_causes(study: Study) -> list[Sentence]:
     return [Sentence(f"{'; '.join(said)}.", 1, claims.of_findings(used)) for said, used in both if said]
 
 
-def named(findings: Sequence[Finding]) -> str:
-    return listed(map(effect_of, findings), FEW)
-
-
-def failing_of(finding: Finding) -> str:
-    tried = finding.failing.of if finding.failing else 0
-    return f"{name_of(finding)} ({failed_of(finding.failures, tried)})" if tried else name_of(finding)
-
-
-def margin_text(study: Study) -> str:
-    """
-    "1 point", "0.01 nats".
-    """
-    metric = study.plan.metric
-    unit = metric.unit.removesuffix("s") if metric.margin == 1 else metric.unit
-    return f"{metric.margin:g} {unit}"
-
-
 def together(study: Study) -> list[Sentence]:
     """What the best reaches; before there is one, where it all begins."""
     best, metric = study.best, study.plan.metric
@@ -240,31 +209,42 @@ def together(study: Study) -> list[Sentence]:
         base = study.baseline
         if not len(base.scores) or is_good_enough(study):
             return []
-        below = f", {gap(study).replace('to', 'below' if metric.higher else 'above')}" if study.plan.target else ""
-        return [Sentence(f"The {baseline(study)}{below}.", 1, (level(study, base, base.scores),))]
+        return [from_where(study)]
     names = best.cell.factors
     said = f"With {names[0]} it reaches " if len(names) == 1 else f"Together ({' + '.join(names)}) they reach "
     mine, base = (on_test(study, summary.records) for summary in (best, study.baseline))
     if not len(mine):
         return [Sentence(f"{said}{metric.level(best.mean)} on validation.", 1, (level(study, best, best.scores),))]
-    said += f"{reached(mine, metric)} on the test set"
+    said += f"{reached(mine, study)} on the test set"
     said += f", the baseline {metric.level(float(base.mean()))}" if len(base) else ""
     against_target, kind = against(mine, study)
-    low, high = interval(mine)
     more = {"target": target_of(study) or 0.0} if kind != "level" else {}
-    claim = claims.of_cell(best, kind, float(mine.mean()), float(low), float(high), test=1.0, **more)
+    claim = level(study, best, mine, kind, test=1.0, **more)
     also = (level(study, study.baseline, base, test=1.0),) if len(base) else ()
     return [Sentence(f"{said}{against_target}.", 1, (claim, *also))]
 
 
-def level(study: Study, summary: Summary, scores: np.ndarray, **more: float) -> Claim:
+def from_where(study: Study) -> Sentence:
+    """Where it all begins; against the target as far as the interval says."""
+    base = study.baseline
+    known = base.scores[~np.isnan(base.scores)]
+    text, kind = against(known, study)
+    worse = {"above": "below", "below": "above"}[better_side(study).split()[0]]
+    if kind == f"{worse} the target":
+        text = f", {gap(study).replace('to', worse)}"
+    more = {"target": target_of(study) or 0.0} if kind != "level" else {}
+    return Sentence(f"The {baseline(study)}{text}.", 1, (level(study, base, known, kind, **more),))
+
+
+def level(study: Study, summary: Summary, scores: np.ndarray, kind: str = "level", **more: float) -> Claim:
     known = scores[~np.isnan(scores)]
-    low, high = interval(known)
-    return claims.of_cell(summary, "level", float(known.mean()), float(low), float(high), **more)
+    low, high = interval(known, level_used(study.look))
+    return claims.of_cell(summary, kind, float(known.mean()), float(low), float(high), **more)
 
 
-def reached(values: np.ndarray, metric: Metric) -> str:
-    low, high = interval(values)
+def reached(values: np.ndarray, study: Study) -> str:
+    metric = study.plan.metric
+    low, high = interval(values, level_used(study.look))
     return metric.level(float(values.mean())) + (
         f" [{low:.{metric.places}f}, {high:.{metric.places}f}]" if len(values) > 1 else ""
     )
@@ -275,7 +255,7 @@ def against(values: np.ndarray, study: Study) -> tuple[str, str]:
     target, metric = target_of(study), study.plan.metric
     if target is None or len(values) < 2:
         return "", "level"
-    low, high = interval(values)
+    low, high = interval(values, level_used(study.look))
     goal = f"the target of {target:g}{f' {metric.suffix}' if metric.suffix else ''}"
     if low > target or high < target:
         side = "above" if low > target else "below"
@@ -295,7 +275,20 @@ def failing(study: Study) -> list[Sentence]:
     found.sort(key=lambda both: -both[1] / len(both[0].records))
     names = [f"{one.cell.title} ({failed_of(failed, len(one.records))})" for one, failed in found]
     used = tuple(claims.of_failing(one, failed) for one, failed in found)
-    return [Sentence(f"Runs that gave no usable model: {listed(names, FEW)}; they count as they ended.", 1, used)]
+    text = f"Runs that gave no usable model: {listed(names, FEW)}; {counting(study, [one for one, _ in found])}."
+    return [Sentence(text, 1, used)]
+
+
+def counting(study: Study, cells: Sequence[Summary]) -> str:
+    """How runs without a usable model count: with what they ended with; where that is no number, as the worst."""
+    failed = [(one, record) for one in cells for record in one.records if record.place in study.failed]
+    without = [one for one, record in failed if record.failed]
+    ended = "" if len(without) == len(failed) else "they count as they ended"
+    if not without:
+        return ended
+    measures = dict.fromkeys(study.plan.group(one.cell.group).measure for one in without)
+    worst = " or ".join(study.plan.metric.level(study.worst[measure]) for measure in measures)
+    return f"{ended}, without a number as {worst}" if ended else f"they count as {worst}"
 
 
 def both_ways(study: Study) -> list[Sentence]:
@@ -323,49 +316,3 @@ def crossed(study: Study) -> list[Sentence]:
             parts[-1] += listed(said, FEW)
             used += own
     return [Sentence(f"{'; '.join(parts)}.", 1, claims.of_findings(used))] if parts else []
-
-
-def best_of_subjects(study: Study, findings: Iterable[Finding]) -> list[Finding]:
-    unique: dict[str, Finding] = {}
-    for one in findings:
-        unique.setdefault(subject_of(one, study), one)
-    return list(unique.values())
-
-
-def effect_of(finding: Finding, study: Study | None = None) -> str:
-    """Its name, points and interval; with the study also its share of the gap and its rank interval."""
-    inside = [size(finding)] if finding.effect else []
-    if study and finding.share and finding.word in HELPS:
-        inside.append(f"{share_text(finding.share)} of the gap")
-    rank = next((one for one in study.ranks if one.factor == name_of(finding)), None) if study else None
-    if rank and study:
-        inside.append(rank_text(rank, len(study.ranks)))
-    return f"{name_of(finding)} ({', '.join(inside)})" if inside else name_of(finding)
-
-
-def rank_text(rank: Rank, of: int) -> str:
-    places = f"{rank.best}" if rank.best == rank.worst else f"{rank.best}-{rank.worst}"
-    return f"rank {places} of {of}"
-
-
-def size(finding: Finding) -> str:
-    effect = finding.effect
-    return size_of(effect, finding.unit) if effect else ""
-
-
-def size_of(effect: Effect, unit: str) -> str:
-    return f"{points(effect)} {unit} {brackets(effect)}"
-
-
-def listed(items: Iterable[str], most: int = MANY) -> str:
-    """
-    >>> listed(["a", "b", "c"]), listed("abcde", 3)
-    ('a, b and c', 'a, b, c and 2 more')
-    """
-    names = list(items)
-    names = [*names[:most], f"{len(names) - most} more"] if len(names) > most else names
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def verb(things: Sequence[object], one: str, several: str) -> str:
-    return one if len(things) == 1 else several

@@ -17,11 +17,12 @@ effect of 1.5 standard deviations among 12 factors takes 14 seeds instead of 12.
 
 A study that had no looks in its plan, and grows after its report: its 5 % were spent. Each look more then has half the
 level of the one before: 2.5 %, 1.25 %, …; whatever the reader saw first, all false alarms together stay below 10 %,
-and the report says to which bound (`Look.spent`). So does one that ran out of time, was reported on, and went on.
+and the report says to which bound (`Look.spent`). So does one that ran out of time, was reported on, and went on; and
+one whose looks were planned only after a report (`after_dearer`).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -30,6 +31,7 @@ from glassformer.errors import SettingError
 from glassformer.lab.sample_size import LEVEL
 
 Spending = Literal["obrien-fleming", "pocock"]
+CLOSE = 1e-9  # levels that differ by less are the same
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class Look:
     @property
     def decides(self) -> bool:
         return self.level > 0
+
+
+def level_used(look: Look) -> float:
+    """What intervals and ranks of a report are held to; of one that decides nothing, the usual."""
+    return look.level if look.decides else LEVEL
 
 
 ONLY = Look(1, 0, LEVEL, LEVEL)  # a study that is looked at once
@@ -109,6 +116,29 @@ def unplanned(earlier: Sequence[int], seeds: int, level: float = LEVEL) -> Look:
     return Look(number, seeds, levels[-1], sum(levels), planned=number == 1)
 
 
+def after_dearer(look: Look, at: Sequence[int], used: Mapping[int, float], level: float = LEVEL) -> Look:
+    """A planned look after reports that used more than the plan gives them: its looks were planned later.
+
+    `used`: by the number of seeds that was reported on. A plan cannot take back what a reader has seen: each such
+    report halves the level, as if no look had been planned.
+
+    >>> look = after_dearer(looks([12, 20])[-1], [12, 20], {12: 0.05})
+    >>> look.level, round(look.spent, 4), look.planned
+    (0.025, 0.075, False)
+    >>> after_dearer(looks([12, 20])[-1], [12, 20], {12: looks([12, 20])[0].level}).planned
+    True
+    """
+    planned = {one.seeds: one.level for one in looks(at, level=level)}
+    before = {seeds: one for seeds, one in used.items() if seeds < look.seeds}
+    dearer = [one for seeds, one in before.items() if one > planned.get(seeds, 0.0) + CLOSE]
+    if not dearer or not look.decides:
+        return look
+    mine = min(look.level, level / 2 ** len(dearer))
+    spent_before = {seeds: max(before.get(seeds, 0.0), planned.get(seeds, 0.0)) for seeds in {*before, *planned}}
+    spent_all = mine + sum(one for seeds, one in spent_before.items() if seeds < look.seeds)
+    return replace(look, number=1 + sum(one > 0 for one in before.values()), level=mine, spent=spent_all, planned=False)
+
+
 def after_early(look: Look, times: int) -> Look:
     """The last look, where so many were taken for it before all runs were there: half the level for each.
 
@@ -117,7 +147,7 @@ def after_early(look: Look, times: int) -> Look:
     (0.0222, 0.0722, False)
     """
     levels = [look.level / 2**i for i in range(times + 1)]
-    return replace(look, level=levels[-1], spent=look.spent + sum(levels[1:]), planned=not times)
+    return replace(look, level=levels[-1], spent=look.spent + sum(levels[1:]), planned=look.planned and not times)
 
 
 def evenly(count: int, seeds: int, fewest: int) -> tuple[int, ...]:

@@ -41,12 +41,14 @@ class LookedAt:
     runs: int
     stopped: tuple[Stopped, ...] = field(default=())
     early: bool = False  # the last look, taken before all runs were there: time was up
+    level: float = LEVEL  # that it used of the 5 %; a line that does not say used all
 
     def says(self, other: "LookedAt") -> bool:
         """So that the other need not be noted."""
         if other.early:
             return self == other
-        return not self.early and self.seeds == other.seeds and set(other.stopped) <= set(self.stopped)
+        same = not self.early and self.seeds == other.seeds
+        return same and set(other.stopped) <= set(self.stopped) and other.level <= self.level
 
 
 def read_looks(folder: Path) -> tuple[LookedAt, ...]:
@@ -58,7 +60,8 @@ def read_looks(folder: Path) -> tuple[LookedAt, ...]:
         try:
             plain = json.loads(line)
             stopped = tuple(Stopped(**one) for one in plain.get("stopped", ()))
-            found.append(LookedAt(plain["seeds"], plain["runs"], stopped, plain.get("early", False)))
+            early, level = plain.get("early", False), float(plain.get("level", LEVEL))
+            found.append(LookedAt(plain["seeds"], plain["runs"], stopped, early, level))
         except (ValueError, TypeError, KeyError):
             continue  # cut off by a power cut
     return tuple(found)

@@ -33,9 +33,11 @@ def publish(study: Study, results: Results) -> tuple[Study, dict[str, Path]]:
     better = runs_reported(folder) > runs
     written = write_report(study, folder / INCOMPLETE if better else folder)
     seeds = seeds_done(study.plan, results)
+    if study.plan.looks and not study.look.last:
+        seeds = min(seeds, study.look.seeds)  # those that came since wait for the next look
     early = bool(study.plan.looks) and study.look.last and there < wanted
     if early or seeds >= FEWEST:
-        add_look(folder, LookedAt(seeds, len(results.records), early=early))
+        add_look(folder, LookedAt(seeds, len(results.records), early=early, level=study.look.level))
     return study, written
 
 

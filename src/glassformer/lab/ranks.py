@@ -20,12 +20,12 @@ from glassformer.lab.study import Rank
 Effects = Mapping[str, Mapping[int, float]]  # factor -> seed -> difference
 
 
-def ranks(effects: Effects) -> tuple[Rank, ...]:
+def ranks(effects: Effects, level: float = LEVEL) -> tuple[Rank, ...]:
     """Strongest first."""
     names = list(effects)
     means = np.array([np.mean(list(effects[name].values())) for name in names])
     order = np.argsort(-means, kind="stable")
-    stronger = surely_stronger(effects)
+    stronger = surely_stronger(effects, level)
     return tuple(
         Rank(
             factor=names[i],
@@ -38,7 +38,7 @@ def ranks(effects: Effects) -> tuple[Rank, ...]:
     )
 
 
-def surely_stronger(effects: Effects) -> np.ndarray:
+def surely_stronger(effects: Effects, level: float = LEVEL) -> np.ndarray:
     """(F, F): whether the row's factor is surely stronger than the column's."""
     names, seeds = list(effects), sorted({seed for one in effects.values() for seed in one})
     table = np.array([[effects[name].get(seed, np.nan) for seed in seeds] for name in names])
@@ -47,7 +47,7 @@ def surely_stronger(effects: Effects) -> np.ndarray:
         return stronger
     i, j = np.triu_indices(len(names), 1)
     apart = table[i] - table[j]  # what both are compared with falls out where it is the same
-    sure = holm(student_p(apart)) <= LEVEL
+    sure = holm(student_p(apart)) <= level
     up = np.nansum(apart, -1) > 0
     stronger[i, j], stronger[j, i] = sure & up, sure & ~up
     return stronger

@@ -79,7 +79,7 @@ def of_failures(plan: Plan, runs: int, failed: int) -> list[str]:
 
 
 def of_looks(look: Look) -> list[str]:
-    if look.last and look.planned:
+    if look.last and look.planned and look.number == 1:
         return []
     if not look.decides:
         return [f"Nothing is decided yet: the first look is not reached with {look.seeds} seeds."]

@@ -23,13 +23,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from glassformer.lab.looks import ONLY, Look
+from glassformer.lab.looks import ONLY, Look, level_used
 from glassformer.lab.looks import corrected as paid
 from glassformer.lab.sample_size import LEVEL
 from glassformer.lab.study import Effect
 from glassformer.lab.typical import improvement, interquartile_mean
 
-EXACT = 16  # seeds up to which all flips are tried
+EXACT = 16  # seeds up to which all flips are tried one by one
+HALVES = 32  # up to which they are counted by halves
 FLIPS = 100_000  # drawn above that
 CLOSE = 1e-9  # sums that differ by less, of the sum of all sizes, are equal: 0.1 + 0.2 is 0.3
 BLOCK = 1 << 22  # sums in memory at once
@@ -110,27 +111,48 @@ def skewed_t(n: int, tenths: int) -> np.ndarray:
 
 
 def sign_flip_p(differences: np.ndarray) -> np.ndarray:
-    """Two-sided p over the last axis: exact up to 16 seeds, by seeded random flips above.
+    """Two-sided p over the last axis: exact up to 32 seeds, by seeded random flips above.
 
     >>> sign_flip_p(np.array([1.0, 2.0, 0.5, 3.0])).item() == 2 / 2**4
+    True
+    >>> sign_flip_p(np.arange(1.0, 21.0)).item() == 2 / 2**20
     True
     """
     *lead, n = differences.shape
     rows = differences.reshape(-1, n)
-    signs = flips(n)
     reached = (np.abs(rows.sum(-1)) - CLOSE * np.abs(rows).sum(-1))[:, None]
+    if EXACT < n <= HALVES:
+        return np.array([by_halves(row, end) for row, end in zip(rows, reached[:, 0], strict=True)]).reshape(lead)
+    signs = flips(n)
     step = max(1, BLOCK // len(signs))
     blocks = [slice(start, start + step) for start in range(0, len(rows), step)]
     counts = [(np.abs(rows[block] @ signs.T) >= reached[block]).sum(-1) for block in blocks]
     count = np.concatenate(counts) if counts else np.zeros(0)
-    drawn = n > EXACT  # then the observed signs count as one flip more, lest p be 0
+    drawn = n > HALVES  # then the observed signs count as one flip more, lest p be 0
     return ((count + drawn) / (len(signs) + drawn)).reshape(lead)
+
+
+def by_halves(row: np.ndarray, reached: float) -> float:
+    """Of all 2^n flips, exactly: each is a flip of the first half and one of the second."""
+    if reached <= 0:
+        return 1.0
+    first, second = (sums_of(half) for half in np.array_split(row, 2))
+    count = (len(second) - np.searchsorted(second, reached - first)).sum()
+    return float(2 * count / 2 ** len(row))  # and as many below
+
+
+def sums_of(values: np.ndarray) -> np.ndarray:
+    """With all signs, sorted."""
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums + value, sums - value])
+    return np.sort(sums)
 
 
 @lru_cache
 def flips(n: int) -> np.ndarray:
     """(flips, n) of ±1. A flip and its mirror image have the same |sum|: half of all suffices."""
-    if n > EXACT:
+    if n > HALVES:
         return np.random.default_rng(n).choice((-1.0, 1.0), (FLIPS, n))
     bits = np.arange(2 ** max(n - 1, 0))[:, None] >> np.arange(n)
     return 1.0 - 2.0 * (bits & 1)
@@ -182,7 +204,7 @@ def same_p(differences: np.ndarray, margin: np.ndarray | float, skew: np.ndarray
 
 
 def effect(differences: np.ndarray, p_flip: float, p: float, p_holm: float, p_same: float, look: Look = ONLY) -> Effect:
-    low, high = interval(differences, look.level if look.decides else LEVEL)
+    low, high = interval(differences, level_used(look))
     return Effect(
         differences=tuple(differences.tolist()),
         mean=float(differences.mean()),

@@ -1,8 +1,9 @@
 """A study as it stands: what was found about every factor, in numbers and in words. The report draws it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -123,6 +124,26 @@ class Summary:
     failing: Estimate | None = None  # share of runs without a usable model; None: none failed
 
 
+class Point(NamedTuple):
+    """Of an arm's grid: what its tuning runs reached."""
+
+    changes: Mapping[str, Any]
+    key: str  # of the cell
+    scores: Mapping[int, float]  # shown, on validation, by tuning seed; a run that failed has none
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """An arm and what it was tuned over, before it was compared."""
+
+    factors: tuple[str, ...]
+    group: str
+    points: tuple[Point, ...]
+    chosen: int  # place of the best mean
+    at_edge: tuple[str, ...]  # settings whose best value is the smallest or the largest tried
+    about: str
+
+
 @dataclass(frozen=True)
 class Study:
     plan: Plan
@@ -136,6 +157,7 @@ class Study:
     warnings: tuple[str, ...] = ()  # where intervals and p may not hold: the data look like what was simulated to fail
     group_ranks: dict[str, tuple[Rank, ...]] = field(default_factory=dict)
     look: Look = ONLY
+    tuned: tuple[Tuned, ...] = ()  # arms, where the plan tunes them
     failed: dict[tuple[str, int], str] = field(default_factory=dict)  # runs without a usable model, by place: why
     worst: dict[str, float] = field(default_factory=dict)  # shown, by measure: what a failed run counts as
     notes: tuple[str, ...] = ()  # what a reader must know: too few seeds, what failed, what was skipped and why

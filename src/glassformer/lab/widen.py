@@ -15,6 +15,7 @@ from glassformer.lab.plan import FEWEST, Plan, setting_of
 from glassformer.lab.plan_parts import Sweep, factors_of, sweep_of
 from glassformer.lab.plan_text import plan_text
 from glassformer.lab.record import Results
+from glassformer.lab.scores import raw
 
 ROUNDS = 3
 MORE = 2  # values a round
@@ -65,8 +66,8 @@ def mean_of(plan: Plan, results: Results, one: Cell) -> float:
     """On the pilot's seeds, more is better; a run that failed counts as the worst."""
     measure = plan.group(one.group).measure
     records = [results.of(one.key).get(seed) for seed in plan.seeds[:FEWEST]]
-    values = [record.value(plan.metric.name, measure) if record else None for record in records]
-    good = [value for value in values if value is not None and math.isfinite(value)]
+    values = [raw(record, plan.metric, measure) if record else None for record in records]
+    good = [value for value in values if value is not None]
     return plan.metric.sign * sum(good) / len(good) if len(good) == len(values) else -math.inf
 
 

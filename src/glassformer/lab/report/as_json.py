@@ -51,6 +51,7 @@ def content(study: Study) -> dict[str, Any]:
         "ranks": [asdict(rank) for rank in study.ranks],
         "group_ranks": {name: [asdict(one) for one in ranks] for name, ranks in study.group_ranks.items()},
         "findings": [finding(one) for one in study.findings],
+        "tuned": [asdict(one) | {"points": [point._asdict() for point in one.points]} for one in study.tuned],
         "dose_response": [dose_words.plain(one) for one in doses(study)],
         "costs": cost_words.plain(study),
         "cells": [cell(study, one) for one in study.cells],

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from glassformer.lab.looks import level_used
 from glassformer.lab.plan import MAIN
 from glassformer.lab.record import Record
 from glassformer.lab.scores import on_test
@@ -279,6 +280,11 @@ def machines(study: Study) -> list[Machine]:
 
 def measure_of(study: Study, group: str) -> str:
     return f"{study.plan.group(group).measure} {study.plan.metric.name}"
+
+
+def coverage(study: Study) -> str:
+    """Of the intervals of differences: "95 %", more where looks in between are paid for."""
+    return f"{100 * (1 - level_used(study.look)):.3g} %"
 
 
 def difference_of(study: Study, group: str) -> str:

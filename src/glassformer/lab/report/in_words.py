@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 
-from glassformer.lab.conclusion import margin_text
-from glassformer.lab.report.facts import Line
+from glassformer.lab.phrases import margin_text
+from glassformer.lab.report.facts import Line, coverage
 from glassformer.lab.report.marks import mark
 from glassformer.lab.report.markup import Markup, el
 from glassformer.lab.report.numbers import MINUS, NONE, interval, p_value, points, ranks
 from glassformer.lab.study import Finding, Study, Verdict
-
-HEAD = ("ranks", "factor", "points", "95 %", "d", "p", "p (Holm)", "epochs to target", "verdict")
 
 
 def meanings(study: Study) -> dict[Verdict, str]:
@@ -34,9 +32,11 @@ def words_used(study: Study, lines: Sequence[Line]) -> Markup:
     return el("ul", *shown, class_="words")
 
 
-def in_words(lines: Sequence[Line]) -> Markup:
+def in_words(study: Study, lines: Sequence[Line]) -> Markup:
     ranked = any(one.rank for one in lines)
-    head = [el("th", word, scope="col", class_="number" if 1 < i < 8 else "") for i, word in enumerate(HEAD)]
+    words = ("ranks", "factor", study.plan.metric.unit, coverage(study), "d", "p", "p (Holm)")
+    words = (*words, "epochs to target", "verdict")
+    head = [el("th", word, scope="col", class_="number" if 1 < i < 8 else "") for i, word in enumerate(words)]
     head = el("tr", *head[0 if ranked else 1 :])
     body = []
     for one in lines:

@@ -1,4 +1,4 @@
-"""The interval plot: one row a factor, with its 95 % interval, a dot for every seed, its verdict and its ranks.
+"""The interval plot: one row a factor, with its interval, a dot for every seed, its verdict and its ranks.
 
 It is drawn twice, for a wide window (and for paper) and for a narrow one, from the same rows.
 """
@@ -16,9 +16,9 @@ APART = 34.0  # room for the line above what is not ranked
 
 
 def interval_plot(
-    lines: Sequence[Line], apart: Sequence[Line], form: Form, about: str, gap: float | None = None
+    lines: Sequence[Line], apart: Sequence[Line], form: Form, about: str, head: str, gap: float | None = None
 ) -> Markup:
-    """`apart` are rows that are shown and not ranked; `gap`: what is missing to the target, in points."""
+    """`apart` is shown and not ranked; `head` stands over the numbers; `gap`: what is missing to the target."""
     form = form if any(line.rank for line in lines) else without_ranks(form)
     scale = Scale(*domain([*lines, *apart], gap), *form.plot)
     aim = gap if gap is not None and scale.inside(gap) else None
@@ -32,7 +32,7 @@ def interval_plot(
         y += row.height(form)
     most = max((line.rank.worst for line in lines if line.rank), default=1)
     strips = [(top, y)] if form.wide else [row.strip(at) for row, at in zip(rows, starts, strict=True)]
-    drawn = [header(form) if form.wide else None, frame(scale, form, strips, y, about)]
+    drawn = [header(form, head) if form.wide else None, frame(scale, form, strips, y, about)]
     if aim is not None:
         drawn.append(target(scale(aim), strips, form))
     for i, (row, at) in enumerate(zip(rows, starts, strict=True)):
@@ -44,10 +44,10 @@ def interval_plot(
     return svg(form.width, y + BELOW, f"{len(rows)} factors: {about}", *drawn, kind=form.kind)
 
 
-def header(form: Form) -> Markup:
+def header(form: Form, head: str) -> Markup:
     return join(
         text(0, 13, "ranks", 12, "quiet") if form.ranks else None,
         text(form.name, 13, "factor, and what it would mean", 12, "quiet"),
-        text(form.value, 13, "points [95 %]", 12, "quiet"),
+        text(form.value, 13, head, 12, "quiet"),
         text(form.word, 13, "verdict", 12, "quiet"),
     )

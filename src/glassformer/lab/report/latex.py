@@ -3,7 +3,7 @@ r"""table.tex: the ranked effects as a table for a paper. It needs \usepackage{b
 import unicodedata
 from collections.abc import Iterator
 
-from glassformer.lab.report.facts import Line, comparators, difference_of, on_top, ranked
+from glassformer.lab.report.facts import Line, comparators, coverage, difference_of, on_top, ranked
 from glassformer.lab.report.numbers import MINUS, NONE, interval, p_value, points, ranks
 from glassformer.lab.study import Study
 
@@ -59,10 +59,11 @@ def latex(study: Study) -> str:
             rf"\multicolumn{{6}}{{p{{0.9\linewidth}}}}{{{safe(title)}}} \\",
             *(row(one) for one in own),
         ]
-    seeds = len(study.plan.seeds)
+    seeds, unit = len(study.plan.seeds), safe(study.plan.metric.unit)
+    sure = coverage(study).removesuffix(" %")
     about = (
         f"{study.plan.question} Each factor added to the baseline alone, {seeds} paired seeds: mean difference in "
-        f"{difference_of(study, '')}, 95 % interval, p of sign flips, held to skewness, after Holm. "
+        f"{difference_of(study, '')}, {coverage(study)} interval, p of sign flips, held to skewness, after Holm. "
         + ("Ranks marked =: a tie with some other factor. " if any(one.tied for one in lines) else "")
         + ("Below: added to the first choice, the strongest together." if on_top(study) else "")
     )
@@ -74,7 +75,7 @@ def latex(study: Study) -> str:
             r"\footnotesize\setlength{\tabcolsep}{4pt}",
             r"\begin{tabular}{lp{0.28\linewidth}rrrl}",
             r"\toprule",
-            r"Ranks & Factor & Points & 95\,\% interval & $p$ & Verdict \\",
+            rf"Ranks & Factor & {unit[:1].upper()}{unit[1:]} & {sure}\,\% interval & $p$ & Verdict \\",
             r"\midrule",
             *rows,
             r"\bottomrule",

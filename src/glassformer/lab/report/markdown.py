@@ -52,18 +52,19 @@ def said(more: Sequence[str]) -> str:
 def causes(study: Study) -> list[str]:
     parts = ["## What it is, and what it is not"]
     lines = facts.ranked(study)
-    parts.append(lines_table(lines) if lines else "No factor has been compared with the baseline yet.")
+    parts.append(lines_table(study, lines) if lines else "No factor has been compared with the baseline yet.")
     if any(one.tied for one in lines):
         parts.append(f"= {facts.TIE}")
     if others := facts.comparators(study):
-        parts += ["For comparison, not ranked:", lines_table(others)]
+        parts += ["For comparison, not ranked:", lines_table(study, others)]
     for title, about, own, _ in facts.apart(study):
-        parts += [f"### {safe(title)}", *([paragraph(about)] if about else []), lines_table(own)]
+        parts += [f"### {safe(title)}", *([paragraph(about)] if about else []), lines_table(study, own)]
     return parts
 
 
-def lines_table(lines: Sequence[facts.Line]) -> str:
-    head = ["factor", "hypothesis", "points", "95 %", "d", "p", "p (Holm)", "epochs to target", "verdict", "evidence"]
+def lines_table(study: Study, lines: Sequence[facts.Line]) -> str:
+    head = ["factor", "hypothesis", study.plan.metric.unit, facts.coverage(study), "d", "p", "p (Holm)"]
+    head += ["epochs to target", "verdict", "evidence"]
     rows = []
     for one in lines:
         numbers = [*effect_of(one.finding), to_target(one.finding)]
@@ -95,7 +96,8 @@ def both_ways(study: Study) -> list[str]:
     title, found = "## Added alone, and taken away from the best", facts.both_ways(study)
     if not found:
         return [title, "No factor was taken away from a best combination."]
-    head = ("factor", "alone", "95 %", "with all others", "95 %", "verdict there")
+    sure = facts.coverage(study)
+    head = ("factor", "alone", sure, "with all others", sure, "verdict there")
     rows = [
         [one.name, *effect_of(one.add.finding)[:2], *effect_of(one.remove.finding)[:2], one.remove.finding.word]
         for one in found
@@ -107,7 +109,7 @@ def pairs(study: Study) -> list[str]:
     title, found = "## Two at a time", facts.pairs(study)
     if not found:
         return [title, "No two factors were tried together."]
-    head = ("pair", f"beyond the sum, {found[0].unit}", "95 %", "d", "p", "p (Holm)", "verdict")
+    head = ("pair", f"beyond the sum, {found[0].unit}", facts.coverage(study), "d", "p", "p (Holm)", "verdict")
     return [title, table(head, [[" + ".join(o.comparison.factors), *effect_of(o), o.word] for o in found], 1, 1)]
 
 

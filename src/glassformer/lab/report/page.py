@@ -8,6 +8,7 @@ import re
 from importlib.resources import files
 
 from glassformer.lab.report import palette
+from glassformer.lab.report.facts import coverage
 from glassformer.lab.report.markup import Markup, el
 from glassformer.lab.report.opening import opening
 from glassformer.lab.report.sections import sections
@@ -35,7 +36,7 @@ def page(study: Study) -> str:
         el("main", opening(study), *sections(study)),
         el(
             "footer",
-            "Written by glassformer. Intervals are 95 %, of differences seed by seed.",
+            f"Written by glassformer. Intervals are {coverage(study)}, of differences seed by seed.",
         ),
         el("div", id="tip", role="status"),
         el("script", Markup(script)),

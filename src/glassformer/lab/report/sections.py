@@ -58,19 +58,26 @@ def causes(study: Study) -> Markup:
     measure = f"{facts.difference_of(study, '')}, against the baseline"
     about = (
         f"Each factor is added to the baseline alone, with the same {len(study.plan.seeds)} seeds. The mark is the "
-        "mean difference, the line its 95 % interval, every dot one seed. p is corrected over all factors (Holm). "
-        f"Ranks are those that the data allow; = {facts.TIE}"
+        f"mean difference, the line its {facts.coverage(study)} interval, every dot one seed. p is corrected over all "
+        f"factors (Holm). Ranks are those that the data allow; = {facts.TIE}"
     )
-    plots = (interval_plot(lines, apart, form, measure, gap) for form in (WIDE, NARROW))
+    head = effect_head(study)
+    plots = (interval_plot(lines, apart, form, measure, head, gap) for form in (WIDE, NARROW))
     shown = [*lines, *apart]
-    return section(title, about, figure("effects", *plots), words_used(study, shown), in_words(shown), name="causes")
+    return section(
+        title, about, figure("effects", *plots), words_used(study, shown), in_words(study, shown), name="causes"
+    )
+
+
+def effect_head(study: Study) -> str:
+    return f"{study.plan.metric.unit} [{facts.coverage(study)}]"
 
 
 def apart(study: Study) -> list[Markup]:
     drawn = []
     for i, (title, about, lines, measure) in enumerate(facts.apart(study), 1):
-        plots = (interval_plot(lines, [], form, measure) for form in (WIDE, NARROW))
-        drawn.append(section(title, about, figure(f"effects-{i}", *plots), in_words(lines), name=f"apart-{i}"))
+        plots = (interval_plot(lines, [], form, measure, effect_head(study)) for form in (WIDE, NARROW))
+        drawn.append(section(title, about, figure(f"effects-{i}", *plots), in_words(study, lines), name=f"apart-{i}"))
     return drawn
 
 

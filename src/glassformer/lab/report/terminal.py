@@ -5,12 +5,11 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-from glassformer.lab.report.facts import TIE, Line, answer, apart, comparators, ranked
+from glassformer.lab.report.facts import TIE, Line, answer, apart, comparators, coverage, ranked
 from glassformer.lab.report.numbers import MINUS, NONE, interval, p_value, points, ranks
 from glassformer.lab.study import Study
 
 WIDEST, NARROWEST = 100, 40
-HEAD = ("ranks", "factor", "points", "95 % interval", "p", "verdict")
 NAME = 1  # the column that gives way
 GAP = "  "
 
@@ -20,28 +19,29 @@ def summary(study: Study, width: int | None = None) -> str:
     width = max(NARROWEST, min(width or shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST))
     parts = [wrapped(words, width) for words in (study.plan.question, *answer(study))]
     lines, others = ranked(study), comparators(study)
+    head = ("ranks", "factor", study.plan.metric.unit, f"{coverage(study)} interval", "p", "verdict")
     if lines or others:
-        parts.append("\n".join(table(lines, others, width)))
+        parts.append("\n".join(table(lines, others, width, head)))
     for title, _, own, _ in apart(study):
-        parts.append("\n".join([wrapped(f"{title}:", width), *table(own, [], width)]))
+        parts.append("\n".join([wrapped(f"{title}:", width), *table(own, [], width, head)]))
     if any(one.tied for one in lines):
         parts.append(wrapped(f"= {TIE} p after Holm.", width))
     parts += [wrapped(f"- {note}", width, "  ") for note in (*study.warnings, *study.notes)]
     return "\n\n".join(part for part in parts if part)
 
 
-def table(lines: Sequence[Line], others: Sequence[Line], width: int) -> list[str]:
+def table(lines: Sequence[Line], others: Sequence[Line], width: int, head: Sequence[str]) -> list[str]:
     rows = [row(one) for one in (*lines, *others)]
     first = 0 if any(line.rank for line in lines) else NAME  # no ranks, no column for them
-    fixed = [max(cells_of(cells[i]) for cells in (HEAD, *rows)) for i in range(len(HEAD))]
-    room = width - sum(fixed[first:]) + fixed[NAME] - len(GAP) * (len(HEAD) - first - 1)
+    fixed = [max(cells_of(cells[i]) for cells in (head, *rows)) for i in range(len(head))]
+    room = width - sum(fixed[first:]) + fixed[NAME] - len(GAP) * (len(head) - first - 1)
     if room < 12:  # too narrow for columns: two lines each
         return [part for cells in rows for part in stacked(cells, width)]
     fixed[NAME] = min(room, fixed[NAME])
     shown = [drawn(cells, fixed, first) for cells in rows]
     rule = GAP.join("-" * wide for wide in fixed[first:])
     below = [rule, *shown[len(lines) :]] if others else []
-    return [drawn(HEAD, fixed, first), rule, *shown[: len(lines)], *below]
+    return [drawn(head, fixed, first), rule, *shown[: len(lines)], *below]
 
 
 def row(line: Line) -> list[str]:
