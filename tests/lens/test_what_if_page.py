@@ -207,9 +207,14 @@ def test_a_head_is_switched_off_by_keys_alone(tab: Tab, folder: Path) -> None:
 
 def test_a_token_is_replaced_and_hidden_by_hand(tab: Tab, folder: Path) -> None:
     traced, given = shown(tab, folder, "gpt", "#tab=what-if")
+    struck = (
+        "[...document.querySelectorAll('.token-chips .chip')].map((one) => getComputedStyle(one).textDecorationLine)"
+    )
+    assert set(tab.run(struck)) == {"none"}
     tab.click_on(".token-chips .chip:nth-child(3)")
     tab.click_on(".value-form .toggle")
     tab.wait("document.querySelector('.changes li') !== null", "the change")
+    assert [i for i, line in enumerate(tab.run(struck)) if line == "line-through"] == [2]
     tab.run("(() => { const i = document.querySelector('[aria-label=\"Another token\"]'); i.value = 'e'; })()")
     tab.click_on(".what-if-group .value-form .plain-button")
     tab.wait("document.querySelectorAll('.changes li').length === 2", "two changes")
