@@ -63,3 +63,10 @@ export function percent(share) {
 export function visible(token) {
   return token === "" ? "∅" : token.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replaceAll(" ", "·");
 }
+
+// For and against in two colours of the page, as strong as the number is large; words on it can still be read.
+export function shaded(element, share) {
+  const strength = Math.round(Math.min(Math.abs(share), 1) * 45);
+  element.style.setProperty("background", `color-mix(in srgb, var(${share < 0 ? "--accent" : "--mark"}) ${strength}%, transparent)`);
+  return element;
+}

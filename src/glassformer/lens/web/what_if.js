@@ -97,7 +97,10 @@ function checkedWords(engine) {
   return `Checked: with nothing changed, this page gives every value of the run; the largest difference is ${number(found.difference, 2)} of a value’s largest number${found.name ? ` (${found.name})` : ""}${found.loss == null ? "" : `; the loss differs by ${number(found.loss, 2)}`}.`;
 }
 
-const signed = (x, isNumber) => `${x < 0 ? "−" : "+"}${isNumber ? number(Math.abs(x), 4) : percent(Math.abs(x))}`;
+function signed(x, isNumber) {
+  const size = isNumber ? number(Math.abs(x), 4) : percent(Math.abs(x));
+  return /[1-9]/.test(size) ? `${x < 0 ? "−" : "+"}${size}` : size;
+}
 
 // A button for each head: pressed, it is off.
 function headControls(trace, { set, has }) {

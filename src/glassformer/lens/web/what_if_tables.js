@@ -1,6 +1,6 @@
 // Tables of many changes: every head off, one by one; and the stream of the changed input put in, block by block and
 // position by position (activation patching).
-import { h, number, visible } from "./dom.js";
+import { h, number, shaded, visible } from "./dom.js";
 
 function table(title, about, words, work) {
   const room = h("div", { class: "scroll" });
@@ -50,10 +50,3 @@ export function positionTable(trace, engine, { edits, place }) {
 }
 
 const signed = (x) => `${x < 0 ? "−" : "+"}${number(Math.abs(x), 3)}`;
-
-// For and against in two colours of the page, as strong as the number is large.
-function shaded(element, share) {
-  const strength = Math.round(Math.min(Math.abs(share), 1) * 60);
-  element.style.setProperty("background", `color-mix(in srgb, var(${share < 0 ? "--accent" : "--mark"}) ${strength}%, transparent)`);
-  return element;
-}

@@ -1,6 +1,6 @@
 // Why: what the answer is made of, asked in several ways. The numbers come from Python (glassformer/lens/why.py), where the
 // same objects print; each part says how to read it, and its formula.
-import { h, number, percent, visible } from "./dom.js";
+import { h, number, percent, shaded, visible } from "./dom.js";
 
 const TITLES = { "logit lens": "Logit lens", attribution: "Direct attribution", rollout: "Attention rollout", "gradient x attention": "Gradient × attention", ablation: "Every head off", health: "Health" };
 
@@ -73,9 +73,3 @@ function findings({ findings: rows }) {
 const named = (name) => h("code", {}, name.split(/(?<=\.)/).map((part, i) => [i ? h("wbr") : null, part]));
 
 const signed = (x) => `${x < 0 ? "−" : "+"}${number(Math.abs(x), 4)}`;
-
-function shaded(element, share) {
-  const strength = Math.round(Math.min(Math.abs(share), 1) * 60);
-  element.style.setProperty("background", `color-mix(in srgb, var(${share < 0 ? "--accent" : "--mark"}) ${strength}%, transparent)`);
-  return element;
-}
