@@ -339,8 +339,7 @@ class Seen:
         self.tab.settle()
 
     def place(self, tensor: str, row: int, column: int) -> tuple[float, float]:
-        self.tab.middle(self.canvas(tensor))
-        self.tab.settle()
+        self.tab.still(self.canvas(tensor))
         return tuple(
             self.tab.run(
                 f"""(() => {{

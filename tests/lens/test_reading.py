@@ -77,10 +77,10 @@ def test_it_plays_pauses_and_steps(vit: Seen) -> None:
     tab = vit.tab
     tab.key("r")
     assert vit.state()["read"] == 1
-    tab.wait("glassformer.state.get().read === 2", "the next step")
+    tab.wait("glassformer.state.get().read >= 2", "the next step")
     tab.click_on("[aria-label='Step on']")  # which pauses, too
     at = vit.state()["read"]
-    assert at in (3, 4)
+    assert at >= 3
     tab.click_on("[aria-label='Step back']")
     assert vit.state()["read"] == at - 1
     assert tab.run("document.querySelector('.reader [title^=Play]').textContent") == "▶"

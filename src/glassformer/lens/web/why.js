@@ -1,6 +1,7 @@
 // Why: what the answer is made of, asked in several ways. The numbers come from Python (glassformer/lens/why.py), where the
 // same objects print; each part says how to read it, and its formula.
 import { h, number, percent, shaded, visible } from "./dom.js";
+import { tokenValues } from "./token_values.js";
 
 const TITLES = { "logit lens": "Logit lens", attribution: "Direct attribution", rollout: "Attention rollout", "gradient x attention": "Gradient × attention", ablation: "Every head off", health: "Health" };
 
@@ -22,7 +23,7 @@ function about(trace) {
 }
 
 function drawn(trace, part) {
-  return [part.blocks && blocks(part), part.parts && amounts(part), part.maps?.map((one) => map(trace, one)), part.heads && heads(trace, part), part.findings && findings(part)].filter(Boolean);
+  return [part.blocks && blocks(part), part.parts && amounts(part), part.maps?.map(({ title, sequence, row }) => h("div", { class: "note" }, h("p", { class: "small" }, title), tokenValues(trace, sequence, Array.from(row)))), part.heads && heads(trace, part), part.findings && findings(part)].filter(Boolean);
 }
 
 const table = (head, rows) => h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, head.map((one) => h("th", { scope: "col" }, one)))), h("tbody", {}, rows)));
@@ -38,20 +39,6 @@ function amounts({ label, logit, parts, rest }) {
   if (rest != null) rows.push(h("tr", {}, h("th", { scope: "row" }, "all others"), h("td", {}, signed(rest))));
   rows.push(h("tr", { class: "best" }, h("th", { scope: "row" }, "sum"), h("td", {}, signed(logit))));
   return table([`logit of ${visible(label)}`, "adds"], rows);
-}
-
-// One number for each token: over the image where the tokens are patches, else under the words.
-function map(trace, { title, sequence, row }) {
-  const most = Math.max(...row.map(Math.abs), 1e-12);
-  const { grid, first = 0 } = trace.input;
-  const names = trace.sequences[sequence];
-  const cell = (i, words) => shaded(h("span", { class: words == null ? "patch-cell" : "chip", title: `${names[i] ?? i}: ${number(row[i], 3)}` }, words), row[i] / most);
-  if (!grid || sequence !== "tokens" || row.length !== names.length) return h("div", { class: "note" }, h("p", { class: "small" }, title), h("div", { class: "token-chips" }, row.map((_, i) => cell(i, visible(names[i] ?? String(i))))));
-  const patches = h("div", { class: "why-grid" }, row.slice(first).map((_, i) => cell(first + i, null)));
-  patches.style.setProperty("display", "grid");
-  patches.style.setProperty("grid-template-columns", `repeat(${grid[1]}, 18px)`);
-  patches.style.setProperty("gap", "2px");
-  return h("div", { class: "note" }, h("p", { class: "small" }, title), first ? h("div", { class: "token-chips" }, row.slice(0, first).map((_, i) => cell(i, visible(names[i])))) : null, patches);
 }
 
 function heads(trace, { heads: rows }) {
