@@ -1,7 +1,7 @@
 """The pictures of the page in README and docs: `python scripts/view_pictures.py RUNS` (needs Chromium and websockets).
 
-The first screens are those of the pages in docs/gallery: six models in three widths. RUNS is the folder of their runs
-(`python scripts/gallery.py RUNS`): the studio is shown with its `vit`.
+The first screens are those of the pages in docs/gallery: six models in three widths, light and dark. RUNS is the folder
+of their runs (`python scripts/gallery.py RUNS`): the studio is shown with its `vit`.
 """
 
 import io
@@ -30,6 +30,7 @@ STEPS = {
     "view-backward": ("dark", "#step=blocks.0.attn&mode=backward&token=24&cell=blocks.0.attn.dscores@24,11"),
 }
 SHEETS = {
+    "first-wide": (1600, 900, 0.45, 2),
     "first-1024": (1024, 768, 0.5, 3),
     "first-phone": (390, 844, 0.6, 6),
 }  # width, height, scale, pictures in a row
@@ -98,7 +99,7 @@ if __name__ == "__main__":
     run = load()
     images, labels = run.load_data().test
     trace_input = image_input(run, "test:18", images[18], int(labels[18]))
-    with tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as tab:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, browser(Path(folder)) as tab:
         file = Path(folder) / "page.html"
         file.write_text(page(view(run, trace_input)))
         tab.size(1440, 900)

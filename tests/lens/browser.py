@@ -128,13 +128,16 @@ class Tab:
         self.settle()
 
     def click_on(self, selector: str) -> None:
-        """Once it stands still: pictures above it that come into sight get their heights and push it down."""
+        self.click(*self.still(selector))
+
+    def still(self, selector: str) -> tuple[float, float]:
+        """Its middle, once it stands still: pictures above it get their heights as they come into sight."""
         end = time.monotonic() + LONGEST
         before, now = None, self.middle(selector)
         while before != now and time.monotonic() < end:
             self.settle()
             before, now = now, self.middle(selector)
-        self.click(*now)
+        return now
 
     def middle(self, selector: str) -> tuple[float, float]:
         found = self.run(

@@ -114,12 +114,17 @@ def test_a_text_grows_in_the_page_or_it_says_why_not(tab: Tab, runs: Path) -> No
     opened(tab, runs, "gpt")
     tab.run(
         """glassformer.again({ writer: { reason: "", next: (ids = [1]) => (
-          { id: 0, word: `<${ids.length}>`, ids: [...ids, 5], probabilities: [0.25] }) } })"""
+          { id: 0, word: `<${ids.length}>`, ids: [...ids, 5], probabilities: [0.25],
+            logits: new Float32Array(17).with(ids.length, 9), attention: () => [0.1, 0.2, 0.7] }) } })"""
     )
     for _ in range(2):
         tab.click_on(".next-symbol .plain-button")
     assert tab.text(".grown") == f"{TEXTS['gpt']}<1><2>"
     assert tab.run("document.querySelector('.grown mark').title") == "25.0 %"
+    assert tab.text(".next-of") == "After “<2>”, 2 written, of 17 symbols."  # what comes next goes along with the text
+    assert ">99.8 %<" in tab.run(f"glassformer.asSvg({FIRST}, 300, 'light')")
+    assert tab.run("document.querySelector('.grown span:last-of-type').title") == "10.0 %"  # of three tokens in view
+    assert "of the last token, block 0, head 0" in tab.text(".growing")
     tab.run("glassformer.again({ writer: { reason: 'the model is too large' } })")
     assert "It cannot write on here: the model is too large." in tab.text(".answer")
     assert tab.problems == []

@@ -52,8 +52,7 @@ def test_a_matrix_has_its_tokens_on_both_axes_also_when_saved(tab: Tab, folder: 
 def test_pointing_goes_both_ways_between_matrix_and_text(tab: Tab, folder: Path) -> None:
     one = seen(tab, folder, "gpt")
     one.open("#tab=attention&look=matrix&head=1&layer=blocks.1.attn")
-    tab.middle("main canvas.cursor")
-    tab.settle()
+    tab.still("main canvas.cursor")
     x, y = tab.run(
         f"""(() => {{ const place = document.querySelector("main canvas.cursor").getBoundingClientRect();
         const box = {FIRST}.picture.box({{ row: 5, column: 2 }}, place.width);

@@ -339,8 +339,7 @@ class Seen:
         self.tab.settle()
 
     def place(self, tensor: str, row: int, column: int) -> tuple[float, float]:
-        self.tab.middle(self.canvas(tensor))
-        self.tab.settle()
+        self.tab.still(self.canvas(tensor))
         return tuple(
             self.tab.run(
                 f"""(() => {{
@@ -848,18 +847,22 @@ def weak_words(tab: Tab) -> tuple[list[Any], int]:
     return tab.run(
         """(() => {
           const linear = (x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
-          const light = (css) => {
-            const [r, g, b] = css.match(/[\\d.]+/g).map((x) => linear(x / 255));
+          const light = (rgb) => {
+            const [r, g, b] = rgb.map((x) => linear(x / 255));
             return 0.2126 * r + 0.7152 * g + 0.0722 * b;
           };
-          const ground = (e) => {
-            for (; e; e = e.parentElement) {
-              const colour = getComputedStyle(e).backgroundColor;
-              if (colour.startsWith("rgb(")) return colour;
-            }
+          const read = (css) => { // rgb(1 2 3), rgba(1, 2, 3, 0.5), color(srgb 0.1 0.2 0.3 / 0.5)
+            const [r, g, b, a = 1] = css.match(/[\\d.]+(e-?\\d+)?/g).map(Number);
+            return [css.startsWith("color(") ? [r, g, b].map((x) => 255 * x) : [r, g, b], a];
+          };
+          const ground = (e) => { // what shows through is mixed in
+            if (!e) return [255, 255, 255];
+            const [rgb, a] = read(getComputedStyle(e).backgroundColor);
+            const behind = a < 1 ? ground(e.parentElement) : rgb;
+            return rgb.map((x, i) => a * x + (1 - a) * behind[i]);
           };
           const contrast = (e) => {
-            const [a, b] = [getComputedStyle(e).color, ground(e)].map(light).sort((x, y) => y - x);
+            const [a, b] = [read(getComputedStyle(e).color)[0], ground(e)].map(light).sort((x, y) => y - x);
             return (a + 0.05) / (b + 0.05);
           };
           const isText = (node) => node.nodeType === 3 && node.data.trim();

@@ -194,7 +194,7 @@ def test_what_runs_does_not_keep_it_from_ending() -> None:
         await asyncio.sleep(0.5)
         begun = time.monotonic()
         await asyncio.to_thread(queue.stop)
-        assert time.monotonic() - begun < 1.5
+        assert time.monotonic() - begun < queue.seconds / 2  # it did not wait for the work to be given up
         (found,) = await asyncio.gather(stuck, return_exceptions=True)
         with pytest.raises(HTTPError, match="the studio is stopping"):
             await queue.run(os.getpid)

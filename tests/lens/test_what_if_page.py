@@ -153,6 +153,22 @@ def test_activation_patching_is_the_table_of_python(tab: Tab, folder: Path, name
     assert found["before"] == pytest.approx(expected.before, abs=1e-5)
     assert found["other"] == pytest.approx(expected.other, abs=1e-5)
 
+    tab.run("glassformer.state.set({ tab: 'what-if' })")
+    tab.wait("document.querySelector('.said') !== null", "the answer")
+    tab.click_on(".token-chips .chip:nth-child(3)")
+    tab.run("document.querySelector('[aria-label=\"Another token\"]').value = 'e'")
+    tab.click_on(".what-if-group .value-form .plain-button")
+    tab.run("document.querySelector('[aria-label=\"Logit of\"]').value = '7'")
+    tab.click_on(".what-if-table:nth-child(2) button")
+    tab.wait("document.querySelector('.patch-row') !== null", "the table")
+    chosen = lens.activation_patching(traced.model, params_of(traced), given.x, other, label=7)
+    assert tab.text(".what-if-table:nth-child(2) .scroll .small").startswith("Logit of h: ")
+    row = tab.run("[...document.querySelectorAll('.patch-row .chip')].map((one) => [one.textContent, one.title])")
+    values = np.concatenate(list(chosen.rows.values()))
+    assert [float(title.split(": ")[1].replace("\u2212", "-")) for _, title in row] == pytest.approx(values, rel=1e-2)
+    assert [word for word, _ in row[:9]] == list(given.tokens)
+    assert tab.problems == []
+
 
 def test_a_swap_is_that_of_python(tab: Tab, folder: Path) -> None:
     traced, given = shown(tab, folder, "gpt")
@@ -207,9 +223,14 @@ def test_a_head_is_switched_off_by_keys_alone(tab: Tab, folder: Path) -> None:
 
 def test_a_token_is_replaced_and_hidden_by_hand(tab: Tab, folder: Path) -> None:
     traced, given = shown(tab, folder, "gpt", "#tab=what-if")
+    struck = (
+        "[...document.querySelectorAll('.token-chips .chip')].map((one) => getComputedStyle(one).textDecorationLine)"
+    )
+    assert set(tab.run(struck)) == {"none"}
     tab.click_on(".token-chips .chip:nth-child(3)")
     tab.click_on(".value-form .toggle")
     tab.wait("document.querySelector('.changes li') !== null", "the change")
+    assert [i for i, line in enumerate(tab.run(struck)) if line == "line-through"] == [2]
     tab.run("(() => { const i = document.querySelector('[aria-label=\"Another token\"]'); i.value = 'e'; })()")
     tab.click_on(".what-if-group .value-form .plain-button")
     tab.wait("document.querySelectorAll('.changes li').length === 2", "two changes")

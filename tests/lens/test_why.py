@@ -14,9 +14,12 @@ from glassformer.lens.attention_rollout import rolled
 from glassformer.lens.gradient_attention import averaged, fetched
 from glassformer.lens.payload import derived_products, payload
 from glassformer.lens.provenance import Provenance
-from glassformer.lens.why import FORMULAS, READ, head_effects, why_of
+from glassformer.lens.residual_stream import params_of
+from glassformer.lens.trace import Trace
+from glassformer.lens.trace_input import TraceInput
+from glassformer.lens.why import FORMULAS, READ, head_effects, place_of, why_of
 from glassformer.losses import CrossEntropy
-from glassformer.models import BERT, BERTFor, TagHead
+from glassformer.models import BERT, GPT, BERTFor, TagHead
 from glassformer.models.text import Text
 from glassformer.predict.run import load
 from glassformer.probabilities import softmax
@@ -49,13 +52,34 @@ def test_every_number_is_that_of_the_function(name: str) -> None:
 
     kind = "self" if name == "vit" else "causal"
     maps = {one: traced[one] for one in traced.values if one.endswith(".pattern")}
+    toward = lens.trace(  # the gradient of what is answered there, and of nothing else
+        traced.model,
+        params_of(traced),
+        given.x,
+        labels=np.asarray(traced.logits).argmax(axis=-1),
+        weights=None if place is None else (np.arange(9) == place).astype(np.float32)[None],
+    )
     for title, expected in (
         ("rollout", rolled(traced.model, averaged(maps), s=0.5)[kind]),
-        ("gradient x attention", fetched(lens.gradient_rollout(traced))[kind]),
+        ("gradient x attention", fetched(lens.gradient_rollout(toward))[kind]),
     ):
         row = expected[0].mean(axis=0) if place is None else expected[0, place]
         np.testing.assert_allclose(parts[title]["maps"][0]["row"], row, atol=1e-9)
     assert [one["text"] for one in parts["health"]["findings"]] == [one.text for one in lens.health(traced)]
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"asked": (8,), "question": "next", "weights": np.arange(9)[None] < 8}, 8),  # behind the text
+        ({"asked": (3, 6), "question": "mask", "weights": np.isin(np.arange(9), (3, 6))[None]}, 3),  # the first mask
+        ({"weights": np.arange(9)[None] < 8}, 7),
+        ({}, 8),
+    ],
+)
+def test_why_is_asked_of_the_answer_that_the_page_shows(given: dict[str, Any], place: int) -> None:
+    shown = TraceInput("text", "", None, np.zeros((1, 9), int), True, tuple("a text so "[:9]), **given)
+    assert place_of(Trace(GPT(Text(17, 9)), {}, {}, {}, {}, np.zeros((1, 9, 17)), None), shown) == place
 
 
 def test_what_does_not_apply_says_so() -> None:

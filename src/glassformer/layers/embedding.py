@@ -1,4 +1,4 @@
-"""Embedding: a table with one row per symbol; a token's value is the row of its symbol.
+"""Embedding: a table with one row per symbol; a token's vector is the row of its symbol.
 
 forward    y = emb[ids]
 backward   demb = onehot(ids, V)^T @ dy

@@ -1,4 +1,4 @@
-"""Tied output head: how well a token's value matches each row of the embedding table it was once looked up in.
+"""Tied output head: how well a token's vector matches each row of the embedding table it was once looked up in.
 
 forward    logits = x @ emb^T * scale + b
 backward   dx = dlogits @ emb * scale      demb = dlogits^T @ x * scale      db = sum_tokens(dlogits)

@@ -94,4 +94,4 @@ def view(
         keywords=keywords,
     )
     traced = trace(model, params, x, labels=labels, loss=loss or CrossEntropy(), **keywords)
-    return PageView(page(payload(traced, given, weights=weights)), height)
+    return PageView(page(payload(traced, given, weights=weights, loss=loss)), height)

@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.formulas import docstring
 from glassformer.layers import CountedPositions, Patches
+from glassformer.layers.contract import Layer
 from glassformer.lens.ablate_each import HeadEffects
 from glassformer.lens.activation_patching import stream_names
 from glassformer.lens.attention_kind import AttentionLayer, attention_layers
@@ -56,7 +57,9 @@ def view(
     traced = traced_on(run, trace_input)
     has_loss = trace_input.dy is None
     effects = head_effects(traced, trace_input, run.recipe.loss) if alone and has_loss else None
-    shown = payload(traced, trace_input, run.path.name, weights=weights, alone=alone, effects=effects)
+    shown = payload(
+        traced, trace_input, run.path.name, weights=weights, alone=alone, effects=effects, loss=run.recipe.loss
+    )
     if device is None:
         return shown
     rounded = {name for name, one in shown["tensors"].items() if shown["half"] or "derived" in one}
@@ -80,6 +83,7 @@ def payload(
     weights: Weights = "shown",
     alone: bool = True,
     effects: HeadEffects | None = None,
+    loss: Layer | None = None,
 ) -> dict[str, Any]:
     """Everything the page shows. The first, and only, sample of the batch is taken."""
     made = Provenance(traced)
@@ -116,7 +120,7 @@ def payload(
         "left_out": tensors.left_out,
         "weights": weights,
         "streams": stream_names(traced),
-        "why": why_of(traced, trace_input, effects),
+        "why": why_of(traced, trace_input, effects, loss),
         "forward": page_forward(traced, trace_input, tensors.written, weights)
         if alone
         else {"reason": "by the server"},

@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.errors import GlassformerError, SettingError
 from glassformer.layers import ClassToken, FirstToken
+from glassformer.layers.contract import Layer
 from glassformer.lens.ablate_each import HeadEffects, ablate_each
 from glassformer.lens.attention import patterns
 from glassformer.lens.attention_kind import Kind, is_pattern
@@ -20,8 +21,9 @@ from glassformer.lens.gradient_attention import averaged, fetched, gradient_roll
 from glassformer.lens.health import health
 from glassformer.lens.logit_lens import logit_lens
 from glassformer.lens.residual_stream import params_of
-from glassformer.lens.trace import Trace
+from glassformer.lens.trace import Trace, trace
 from glassformer.lens.trace_input import TraceInput
+from glassformer.losses import CrossEntropy
 from glassformer.models.model import Network
 from glassformer.probabilities import softmax
 from glassformer.structure import structure
@@ -50,7 +52,9 @@ READ = {
 }
 
 
-def why_of(traced: Trace, trace_input: TraceInput, effects: HeadEffects | None = None) -> list[dict[str, Any]]:
+def why_of(
+    traced: Trace, trace_input: TraceInput, effects: HeadEffects | None = None, loss: Layer | None = None
+) -> list[dict[str, Any]]:
     """All parts, in the order of the page; `effects` are those of `ablate_each`, where somebody worked them out."""
     if not isinstance(traced.model, Network):
         return []
@@ -69,7 +73,7 @@ def why_of(traced: Trace, trace_input: TraceInput, effects: HeadEffects | None =
         part("logit lens", lambda: lens_rows(traced, trace_input, place())),
         part("attribution", lambda: attribution_rows(traced, trace_input, place())),
         part("rollout", lambda: maps_of(traced, rollout_maps(traced), place())),
-        part("gradient x attention", lambda: maps_of(traced, fetched(gradient_rollout(traced)), place())),
+        part("gradient x attention", lambda: relevance_maps(traced, trace_input, place(), loss or CrossEntropy())),
         part("health", lambda: {"findings": findings_of(traced)}),
     ]
     if effects is not None:
@@ -87,11 +91,16 @@ def head_effects(traced: Trace, trace_input: TraceInput, loss: Any) -> HeadEffec
 
 
 def place_of(traced: Trace, trace_input: TraceInput) -> int | None:
-    """The token whose answer is asked about: the last that counts; None where the whole input has one answer."""
+    """The token whose answer is asked about: the one behind the text, the first mask, else the last that counts.
+
+    None where the whole input has one answer.
+    """
     if np.ndim(traced.logits) != 3:
         return None
     if np.shape(traced.logits)[1] != len(trace_input.tokens):
         raise SettingError("the model answers with places in the text: no row of its logits belongs to a token")
+    if trace_input.asked:
+        return trace_input.asked[0]
     counted = np.flatnonzero(
         np.ones(len(trace_input.tokens)) if trace_input.weights is None else trace_input.weights[0]
     )
@@ -155,6 +164,28 @@ def maps_of(traced: Trace, found: dict[Kind, np.ndarray], place: int | None) -> 
             if not (kind == "self" and "cross" in found)  # of a decoder, what it reads is the cross row
         ],
     }
+
+
+def relevance_maps(traced: Trace, trace_input: TraceInput, place: int | None, loss: Layer) -> dict[str, Any]:
+    return maps_of(traced, fetched(gradient_rollout(toward_answer(traced, trace_input, place, loss))), place)
+
+
+def toward_answer(traced: Trace, given: TraceInput, place: int | None, loss: Layer) -> Trace:
+    """Its gradient is that of the loss against the model's own answer, at `place` alone; if not yet, traced again."""
+    if (
+        given.dy is not None
+        or np.issubdtype(given.labels.dtype, np.floating)
+        or not any(map(is_pattern, traced.values))
+    ):
+        return traced
+    labels = np.asarray(traced.logits).argmax(axis=-1).astype(given.labels.dtype)
+    if place is None:
+        weights = given.weights
+        if np.array_equal(labels, given.labels):
+            return traced
+    else:
+        weights = (np.arange(labels.shape[1]) == place).astype(np.float32)[None]
+    return trace(traced.model, params_of(traced), given.x, labels=labels, weights=weights, loss=loss, **given.keywords)
 
 
 TITLES: dict[Kind, str] = {"self": "each token", "causal": "each token so far", "cross": "each source token"}

@@ -48,7 +48,7 @@ export function answerView(trace, state = null, writer = null) {
   if (answer.vector) return embeddingView(trace);
   if (answer.asked?.length) {
     const goesOn = writer && answer.question === "next";
-    const grown = goesOn && !writer.reason ? growingText(trace, writer.next) : null;
+    const grown = goesOn && !writer.reason ? growingText(trace, state, writer.next, (logits, where) => next.show(logits, where)) : null;
     const next = nextSymbolView(trace, state ? state.get : () => ({ heat: 1, top_p: 1 }), state?.set, grown?.write);
     return h("section", { class: "answer" }, h("h2", {}, answer.question === "mask" ? "At the mask" : "What comes next", next.tools), next.element, grown?.element, goesOn && writer.reason ? h("p", { class: "small" }, `It cannot write on here: ${writer.reason}.`) : null, h("div", { class: "places" }), note(answer));
   }

@@ -79,7 +79,8 @@ function mapsView(scene, on) {
   const maps = attentionMaps(trace, settings, query, (layer, head) => scene.chooseLayer(layer, { head }), told);
   const scale = trace.input.kind === "text" && settings().mode === "forward" ? choices("Scale", SCALES, settings().scale, (one) => scene.state.set({ scale: one })) : null;
   const update = () => {
-    if (!maps.isPointed()) about.textContent = `${words(trace, scene.layer(), settings(), query(), { short: true })}, in every head of every layer. Point at the input to ask for another.`;
+    const asked = words(trace, scene.layer(), settings(), query(), { short: true });
+    if (!maps.isPointed()) about.textContent = trace.input.grid ? `${asked}, in every head of every layer. Point at the input to ask for another.` : `Every head of every layer: rows are queries, columns are keys. Framed: ${asked[0].toLowerCase()}${asked.slice(1)}. Point at the input to ask for another.`;
     maps.mark(scene.layer().name, scene.head());
   };
   update();
@@ -142,10 +143,12 @@ function matrixView(scene, on, choose) {
     onPick: (cell) => { state.set({ token: cell.row }); },
   });
   const scale = backward ? null : choices("Scale", SCALES, settings.scale, (one) => state.set({ scale: one }));
+  const frame = () => drawn.mark(scene.query() < view.rows ? [{ row: scene.query() }] : []);
+  requestAnimationFrame(frame); // then it has its size
   return {
     element: h("article", { class: "step" }, h("header", {}, h("h2", {}, `${layer.title}, head ${scene.head()}`, drawn.tools), h("div", { class: "pick" }, choose, scale),
       h("p", { class: "about" }, "Rows are queries, columns are keys. Point at a cell: its row is the attention of that token.")), h("div", { class: "matrix" }, drawn.element)),
-    maps: { redraw: () => drawn.mark(scene.query() < view.rows ? [{ row: scene.query() }] : []) },
+    maps: { redraw: frame },
   };
 }
 

@@ -63,3 +63,10 @@ export function percent(share) {
 export function visible(token) {
   return token === "" ? "∅" : token.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replaceAll(" ", "·");
 }
+
+// For and against in two colours of the page, as strong as the number is large: so far that words on it can still be read.
+export function shaded(element, share, strongest = 45) {
+  const strength = Math.round(Math.min(Math.abs(share), 1) * strongest);
+  element.style.setProperty("background", `color-mix(in srgb, var(${share < 0 ? "--accent" : "--mark"}) ${strength}%, transparent)`);
+  return element;
+}

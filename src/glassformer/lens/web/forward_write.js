@@ -18,7 +18,8 @@ export function writeReason(trace) {
   return masked ? `the mask of ${masked.name} is not the plain causal one` : "";
 }
 
-// { id, word, probabilities, ids } of the token that is likeliest after `ids`: what `generate` writes greedily.
+// { id, word, probabilities, ids } of the token that is likeliest after `ids`: what `generate` writes greedily; the logits
+// that say so, and the attention weights of the last of `ids`.
 export function writeNext(trace, ids = promptIds(trace)) {
   const reason = writeReason(trace);
   if (reason) throw new Error(reason);
@@ -31,8 +32,12 @@ export function writeNext(trace, ids = promptIds(trace)) {
   const known = trace.words.length ? Math.min(trace.words.length, V) : V; // a table may have more rows than there are symbols
   let best = 0;
   for (let i = 1; i < known; i++) if (row[i] > row[best]) best = i;
+  const attention = (layer, head) => {
+    const { data: pattern } = values.get(`${layer}.pattern`);
+    return pattern.subarray((head * T + T - 1) * T, (head + 1) * T * T);
+  };
   const sum = row.reduce((all, x) => all + Math.exp(x - row[best]), 0);
-  return { id: best, word: trace.words[best] ?? String(best), probabilities: row.map((x) => Math.exp(x - row[best]) / sum), ids: [...ids, best] };
+  return { id: best, word: trace.words[best] ?? String(best), probabilities: row.map((x) => Math.exp(x - row[best]) / sum), ids: [...ids, best], logits: Float32Array.from(row), attention };
 }
 
 // When the context is full, the last half of it is read anew (generate/text.py).

@@ -13,9 +13,9 @@ const ENTRIES = [
   [["softmax"], /\.d?(pattern|scores|log_p)$/, "exp of each number, divided by their sum: positive shares that add up to 1."],
   [["attention weights", "pattern", "share"], /\.d?pattern$/, "The shares that softmax makes of the scores: how much of each token's value is taken."],
   [["mask", "causal"], /\.mask$|\.d?pattern$/, "Which tokens may be attended to; causal: only those that came before, and the token itself."],
-  [["residual stream", "residual", "stream", "skip"], /\.d?(resid_\w+|sum\d)$/, "What runs from layer to layer: every part reads it and adds to it."],
-  [["feed-forward", "mlp", "hidden"], /(^|\.)ff\.|hidden/, "Two linear layers with an activation between them, applied to each token alone."],
-  [["layer normalisation", "normalisation", "norm", "layernorm"], /(^|\.)norm\d?\./, "Brings the numbers of each token to a common size, then scales them by a learned gain."],
+  [["residual stream", "residual", "stream", "skip", "skip connection"], /\.d?(resid_\w+|sum\d)$/, "What runs from layer to layer: every part reads it and adds to it."],
+  [["feed-forward", "feed forward", "mlp", "hidden"], /(^|\.)ff\.|hidden/, "Two linear layers with an activation between them, applied to each token alone."],
+  [["layer normalisation", "normalisation", "norm", "layernorm", "layer norm", "rmsnorm"], /(^|\.)norm\d?\./, "Brings the numbers of each token to a common size, then scales them by a learned gain."],
   [["embedding", "embed", "embeddings"], /(^|\.)embed\w*\.|(^|\.)patch\./, "A learned row of numbers for each symbol: how a token enters the model."],
   [["position", "positions", "positional"], /(^|\.)positions\.|\.d?pos$/, "A learned row of numbers for each place, added to the tokens, so that attention can tell places apart."],
   [["logit", "logits"], /\.d?logits$|(^|\.)head\.(\w+\.)?d?y$/, "The score of a class or symbol before the softmax."],
@@ -29,6 +29,9 @@ const ENTRIES = [
   [["temperature"], /\.d?scores$/, "Logits or scores are divided by it before the softmax: below 1 the likely become likelier."],
   [["top-p"], /\.d?logits$/, "Only the likeliest symbols stay that have this probability together."],
 ];
+
+// Words of the field that are two words.
+export const PHRASES = ENTRIES.flatMap(([words]) => words).filter((word) => word.includes(" "));
 
 export function entryOf(word) {
   return ENTRIES.find(([words]) => words.includes(word.toLowerCase()));

@@ -22,8 +22,10 @@ export function bestAt(trace, asked) {
 export function nextSymbolView(trace, get, set, write = null) {
   const { asked, question } = trace.answer;
   let chosen = 0;
+  let grown = null; // what stands behind a text that has grown in the page: { logits, where }
   const all = asked.map((one) => ({ place: one.place, logits: logitsOf(one) }));
-  const now = () => distribution(all[chosen].logits, { temperature: get().heat, topP: get().top_p });
+  const logits = () => (grown ?? all[chosen]).logits;
+  const now = () => distribution(logits(), { temperature: get().heat, topP: get().top_p });
   const drawn = figure(livePicture(titleOf(trace, question), () => {
     const p = now();
     const order = likeliest(p, SHOWN);
@@ -34,8 +36,8 @@ export function nextSymbolView(trace, get, set, write = null) {
   function draw() {
     const { place } = all[chosen];
     const kept = now().filter((one) => one > 0).length;
-    const where = question === "mask" ? `At token ${place}, ${visible(trace.sequences.tokens[place] ?? "")}` : `After token ${place} “${visible(trace.sequences.tokens[place] ?? "")}”`;
-    told.textContent = kept < all[chosen].logits.length ? `${where}: ${kept} of ${all[chosen].logits.length} symbols stay.` : `${where}, of ${kept} symbols.`;
+    const where = grown?.where ?? (question === "mask" ? `At token ${place}, ${visible(trace.sequences.tokens[place] ?? "")}` : `After token ${place} “${visible(trace.sequences.tokens[place] ?? "")}”`);
+    told.textContent = kept < logits().length ? `${where}: ${kept} of ${logits().length} symbols stay.` : `${where}, of ${kept} symbols.`;
     drawn.picture.renew();
     drawn.resize();
     drawn.redraw();
@@ -53,7 +55,7 @@ export function nextSymbolView(trace, get, set, write = null) {
     slider("top_p", "Top-p", { min: 0.05, max: 1, step: 0.05, value: get().top_p, take: (x) => ({ top_p: Number(x.toFixed(2)) }) }, () => String(get().top_p))) : null;
   const button = write ? h("button", { type: "button", class: "plain-button", onclick: () => write(likeliest(now(), 1)[0]) }, "Write one more") : null;
   draw();
-  return { element: h("div", { class: "next-symbol", "data-best": bestAt(trace, asked[0])[0] }, masks, drawn.element, told, controls, button), tools: drawn.tools, draw };
+  return { element: h("div", { class: "next-symbol", "data-best": bestAt(trace, asked[0])[0] }, masks, drawn.element, told, controls, button), tools: drawn.tools, draw, show: (found, where) => { grown = { logits: found, where }; draw(); } };
 }
 
 function titleOf(trace, question) {

@@ -63,7 +63,7 @@ export function overviewView(scene, on) {
     const kind = layer ? "box attends" : box.parameters || box.shared.length ? "box" : "box plain";
     return h("button", { type: "button", class: kind, "data-part": box.id, "aria-expanded": String(box.id === part), title: `${box.id} · ${box.about}`,
       onclick: () => go(box.id === part ? parentOf(box.id) : box.id) },
-    h("span", {}, layer && layer.keys !== layer.queries ? "Cross-attention" : box.title), h("small", {}, more.filter(Boolean).join(" · ")));
+    h("span", {}, titleOf(trace, box)), h("small", {}, more.filter(Boolean).join(" · ")));
   }
 
   // Every head of an attention layer, small: the attention of the token that asks over the image, or the pattern.
@@ -150,10 +150,16 @@ export function overviewView(scene, on) {
 }
 
 function crumbs(trace, path, go) {
-  const words = [["", trace.model], ...path.map((one) => [one.id, one.name ?? one.title])];
+  const words = [["", trace.model], ...path.map((one) => [one.id, one.name ?? titleOf(trace, one)])];
   return h("nav", { class: "crumbs", "aria-label": "Where this is" }, words.map(([id, name], i) => [
     i ? h("span", { "aria-hidden": "true" }, " / ") : null,
     i === words.length - 1 ? h("strong", { "aria-current": "location" }, name) : h("button", { type: "button", class: "link", onclick: () => go(id) }, name)]));
+}
+
+// A layer that reads another text is called so, whatever it is called elsewhere.
+function titleOf(trace, box) {
+  const layer = trace.attention.find(({ name }) => name === box.id || name.startsWith(`${box.id}.`));
+  return layer && layer.keys !== layer.queries ? "Cross-attention" : box.title;
 }
 
 function end(name, title, words) {

@@ -9,11 +9,32 @@ export function sentenceOf(trace, step, mode) {
   const name = step.where ? `${step.where} · ${step.short}` : step.short;
   const out = [...step.values].reverse().find((one) => trace.tensors[one]);
   const shape = out ? trace.tensors[out].shape.join(" × ") || "one number" : "";
-  if (mode === "forward") return `${name}: ${lowered(step.about || step.title)}${shape ? ` What comes out: ${shape}.` : ""}`;
-  const weights = step.weights.length;
-  const received = weights ? `${weights === 1 ? "its weight receives its gradient" : `its ${weights} weights receive their gradients`}, and ` : "";
-  const what = step.gradients.length ? `the gradient comes back through it: ${received}what remains goes on to the step before.` : "the gradient passes on to the step before.";
-  return `${name}, ${step.title.toLowerCase()}: ${what}`;
+  const sum = sumIn(trace.overview, step.id);
+  const part = sum?.boxes.at(-1);
+  if (mode === "forward") {
+    const said = sum ? `what ${part.title} (${part.id}) gives is added to the residual stream.` : lowered(step.about || step.title);
+    return `${name}: ${said}${shape ? ` What comes out: ${shape}.` : ""}`;
+  }
+  if (sum) return `${name}, a sum: the gradient goes on as it is, into ${part.title} (${part.id}) and along the residual stream.`;
+  return `${name} (${step.title}): ${step.gradients.length ? `the gradient arrives; ${back(trace, step)}` : "the gradient passes on to the step before"}.`;
+}
+
+// What becomes of the gradient in a step: where it ends, nothing that was read has one.
+function back(trace, { id, weights, gradients }) {
+  const many = weights.length;
+  const received = many > 1 ? `its ${many} weights receive their gradients, and ` : many ? "its weight receives its gradient, and "
+    : gradients.includes(`${id}.demb`) || gradients.includes(`${id}.demb_here`) ? "the table that it reads receives its part, and " : "";
+  const ends = id === trace.steps[0].id || `${id}.ids` in trace.tensors || gradients.every((name) => name.endsWith(".dbias"));
+  return received + (ends ? "here it ends" : "it goes on to what this step read");
+}
+
+// The line of the overview whose sum is this value.
+function sumIn(lines, name) {
+  for (const line of lines) {
+    const found = line.kind === "group" ? sumIn(line.lines, name) : line.kind === "adds" && line.y === name && line.stream && line.added ? line : null;
+    if (found) return found;
+  }
+  return null;
 }
 
 const lowered = (sentence) => `${sentence.replace(/\.?$/, "")}.`;

@@ -1,6 +1,6 @@
 // Find a tensor by its name, or by what the field calls it: all words, in any order.
 import { h } from "./dom.js";
-import { entryOf, isAbout } from "./glossary.js";
+import { PHRASES, entryOf, isAbout } from "./glossary.js";
 
 const MOST = 12;
 
@@ -46,7 +46,10 @@ export function searchBox(trace, go) {
 
 // First what is called so, then what begins so, then what has it somewhere.
 export function matching(names, words) {
-  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+  const typed = words.toLowerCase();
+  const phrases = PHRASES.filter((phrase) => typed.includes(phrase));
+  const rest = phrases.reduce((text, phrase) => text.replace(phrase, " "), typed);
+  const wanted = [...phrases, ...rest.split(/\s+/).filter(Boolean)];
   const found = names.filter((name) => isAbout(words.trim(), name) || wanted.every((word) => name.toLowerCase().includes(word) || isAbout(word, name)));
   const rank = (name) => {
     const own = name.slice(name.lastIndexOf(".") + 1).toLowerCase();

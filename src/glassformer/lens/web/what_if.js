@@ -11,7 +11,7 @@ const TO_INPUT = ["token", "image"];
 const kept = new WeakMap(); // of each trace, the changes: they stay while other tabs are looked at
 
 export function whatIfView({ trace }, engine) {
-  if (!kept.has(trace)) kept.set(trace, { changes: [], place: (trace.answer.places?.length ?? 1) - 1 });
+  if (!kept.has(trace)) kept.set(trace, { changes: [], place: trace.answer.asked?.[0]?.place ?? (trace.answer.places?.length ?? 1) - 1 });
   const state = kept.get(trace);
   const list = h("ul", { class: "changes", "aria-label": "Changes" });
   const answer = h("div", { class: "outcome", "aria-live": "polite" });
@@ -55,7 +55,7 @@ export function whatIfView({ trace }, engine) {
     const best = (of) => of.indexOf(of.reduce((a, b) => Math.max(a, b)));
     const shown = isNumbers ? (x) => number(x, 4) : percent;
     const word = (i) => visible(names[i] ?? String(i));
-    const select = places ? h("label", { class: "field" }, h("span", { class: "label" }, "After token"), placeSelect()) : null;
+    const select = places ? h("label", { class: "field" }, h("span", { class: "label" }, trace.answer.question === "mask" ? "At token" : "After token"), placeSelect()) : null;
     const said = isNumbers ? "" : best(before) === best(after) ? `The answer stays ${word(best(after))}.` : `The answer was ${word(best(before))}, now it is ${word(best(after))}.`;
     const loss = now.loss == null ? "" : ` Loss ${number(usual.loss, 4)} → ${number(now.loss, 4)}.`;
     return h("div", {}, select, h("p", { class: "said" }, state.changes.length ? said + loss : "Nothing is changed yet."),
@@ -66,7 +66,7 @@ export function whatIfView({ trace }, engine) {
   }
 
   function placeSelect() {
-    return h("select", { "aria-label": "Answer after which token", onchange: ({ target }) => { state.place = Number(target.value); usual = null; update(); } },
+    return h("select", { "aria-label": "Answer at which token", onchange: ({ target }) => { state.place = Number(target.value); usual = null; update(); } },
       trace.sequences.tokens.map((token, i) => h("option", { value: i, selected: i === state.place }, `${i} ${visible(token)}`)));
   }
 
@@ -94,24 +94,27 @@ export function whatIfView({ trace }, engine) {
 function checkedWords(engine) {
   const found = engine.check?.();
   if (!found) return "Worked out by the model itself, on the studio’s server.";
-  return `Checked: with nothing changed, this page gives every value of the run; the largest difference is ${number(found.difference, 2)} of a value’s largest number${found.name ? ` (${found.name})` : ""}.`;
+  return `Checked: with nothing changed, this page gives every value of the run; the largest difference is ${number(found.difference, 2)} of a value’s largest number${found.name ? ` (${found.name})` : ""}${found.loss == null ? "" : `; the loss differs by ${number(found.loss, 2)}`}.`;
 }
 
-const signed = (x, isNumber) => `${x < 0 ? "−" : "+"}${isNumber ? number(Math.abs(x), 4) : percent(Math.abs(x))}`;
+function signed(x, isNumber) {
+  const size = isNumber ? number(Math.abs(x), 4) : percent(Math.abs(x));
+  return /[1-9]/.test(size) ? `${x < 0 ? "−" : "+"}${size}` : size;
+}
 
 // A button for each head: pressed, it is off.
 function headControls(trace, { set, has }) {
   if (!trace.attention.length) return null;
   const buttons = [];
-  const rows = trace.attention.map(({ name: layer, title, heads }) => h("div", { class: "field" }, h("span", { class: "label" }, title),
+  const rows = trace.attention.map(({ name: layer, title, heads }) => [h("span", { class: "label" }, title),
     h("div", { class: "head-buttons" }, Array.from({ length: heads }, (_, head) => {
       const change = { change: "head-off", layer, head };
       const button = h("button", { type: "button", class: "toggle", title: `head ${head} of ${layer}`, "aria-label": `${title}, head ${head} off`, onclick: () => set(change, !has(change)) }, String(head));
       buttons.push([button, change]);
       return button;
-    }))));
+    }))]);
   return {
-    element: h("div", { class: "what-if-group" }, h("h3", {}, "Heads off"), rows),
+    element: h("div", { class: "what-if-group" }, h("h3", {}, "Heads off"), h("div", { class: "head-rows" }, rows)),
     update: () => buttons.forEach(([button, change]) => button.setAttribute("aria-pressed", String(Boolean(has(change))))),
   };
 }

@@ -1,8 +1,11 @@
 // Tables of many changes: every head off, one by one; and the stream of the changed input put in, block by block and
 // position by position (activation patching).
-import { h, number, visible } from "./dom.js";
+import { h, number, shaded, visible } from "./dom.js";
+import { tokenValues } from "./token_values.js";
 
-function table(title, about, words, work) {
+const MOST_NAMES = 1000; // of classes or symbols, to choose one
+
+function table(title, about, words, work, more = null) {
   const room = h("div", { class: "scroll" });
   const run = async () => {
     button.disabled = true;
@@ -16,7 +19,7 @@ function table(title, about, words, work) {
     button.disabled = false;
   };
   const button = h("button", { type: "button", class: "plain-button", onclick: run }, words);
-  return h("div", { class: "what-if-table" }, h("h3", {}, title), h("p", { class: "small" }, about), button, room);
+  return h("div", { class: "what-if-table" }, h("h3", {}, title), h("p", { class: "small" }, about), more, button, room);
 }
 
 export function headTable(trace, engine) {
@@ -32,28 +35,24 @@ export function headTable(trace, engine) {
 
 export function positionTable(trace, engine, { edits, place }) {
   if (!trace.streams?.length) return "";
-  const about = "The residual stream of the changed input is put in at one block and one position at a time; each cell is the change of the logit of what the changed input is taken for. Where it is large, that place carries the difference.";
+  const about = "The residual stream of the changed input is put in at one block and one position at a time; each cell is the change of one logit. Where it is large, that place carries the difference.";
+  const names = trace.answer.classes ?? trace.answer.numbers?.map(([word]) => word) ?? trace.words;
+  const chosen = h("select", { "aria-label": "Logit of" }, h("option", { value: "" }, "what the changed input is taken for"),
+    names.slice(0, MOST_NAMES).map((word, i) => h("option", { value: i }, visible(word))));
   return table("Activation patching", about, "Work it out", async () => {
     if (!edits().length) throw new Error("Change a token or the image first: its stream is what is put in.");
     const changed = await engine.ask(edits());
     const { shape, data } = changed.logits;
     const K = shape.at(-1);
     const row = shape.length === 1 ? data : data.subarray(place() * K, (place() + 1) * K);
-    const label = row.indexOf(row.reduce((a, b) => Math.max(a, b)));
+    const label = chosen.value ? Number(chosen.value) : row.indexOf(row.reduce((a, b) => Math.max(a, b)));
     const found = await engine.positions(edits(), { label, place: shape.length === 1 ? null : place() });
     const most = Math.max(...Object.values(found.rows).flat().map(Math.abs), 1e-12);
-    const name = visible((trace.answer.classes ?? trace.words)[label] ?? String(label));
+    const name = visible(names[label] ?? String(label));
     return h("div", {}, h("p", { class: "small" }, `Logit of ${name}: ${number(found.before, 4)} as it is, ${number(found.other, 4)} with the changed input.`),
       Object.entries(found.rows).map(([stream, row_]) => h("div", { class: "patch-row" }, h("code", {}, stream),
-        h("div", { class: "patch-cells" }, row_.map((x, i) => shaded(h("span", { class: "patch-cell", title: `position ${i}: ${signed(x)}`, "data-value": x }), x / most))))));
-  });
+        tokenValues(trace, trace.tensors[stream]?.axes[0] === "S" ? "memory" : "tokens", row_, most))));
+  }, h("label", { class: "field" }, h("span", { class: "label" }, "Logit of"), chosen));
 }
 
 const signed = (x) => `${x < 0 ? "−" : "+"}${number(Math.abs(x), 3)}`;
-
-// For and against in two colours of the page, as strong as the number is large.
-function shaded(element, share) {
-  const strength = Math.round(Math.min(Math.abs(share), 1) * 60);
-  element.style.setProperty("background", `color-mix(in srgb, var(${share < 0 ? "--accent" : "--mark"}) ${strength}%, transparent)`);
-  return element;
-}
