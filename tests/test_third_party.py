@@ -39,6 +39,7 @@ data = "poem.txt"
 task = "next-token"
 model = { kind = "orchard-writer", text = { context = 16 } }
 training = { epochs = 1, batch = 8 }
+engine = { name = "native" }
 """,
     "grower": """
 data = "trees.tsv"
@@ -272,12 +273,14 @@ def test_its_text_model(house: House) -> None:
         "attend writer apple --out writer.png --json",
         "generate writer --prompt apple --length 4 --json",
     )
+    assert trained.json["engine"] == "native"  # with their kernel in its blocks, and behind them
     assert scored.json["loss"] == pytest.approx(trained.json["test_loss"], rel=1e-5)
     assert [len(answer["best"]) for answer in said.json["answers"]] == [5, 5]
     assert traced.json["loss"] == pytest.approx(said.json["answers"][0]["loss"], rel=1e-4)
     assert viewed.code == 0, viewed.stderr
     assert np.shape(looked.json["heads"][0]["weights"]) == (5, 5)
-    assert len(written.json["texts"]) == 1
+    assert (written.json["engine"], len(written.json["texts"])) == ("jax", 1)
+    assert re.search(r"^the native decoder has no DynamicTanh yet .*; jax writes$", written.stderr, re.MULTILINE)
     page = house.page("writer.html")
     assert [step["layer"] for step in page["steps"]].count("DynamicTanh") == 3
     assert {"blocks.0.norm2.y", "squash.dgain", "head.y"} <= must_hold(page)

@@ -41,10 +41,13 @@ def test_c_and_jax_give_the_same_scores(name: str) -> None:
 
 def test_each_model_has_its_decoder() -> None:
     t5, lstm = T5(TEXT, 8, 8, 2, 4, 1), RecurrentLM(TEXT, 8, 8, 1)
-    decoder = decoder_for(t5, params_of(t5), start_token=4)
+    said: list[str] = []
+    decoder = decoder_for(t5, params_of(t5), start_token=4, notice=said.append)
     assert isinstance(decoder, JaxDecoder)
     assert decoder.start_token == 4
-    assert isinstance(decoder_for(lstm, params_of(lstm)), JaxDecoder)
+    assert isinstance(decoder_for(lstm, params_of(lstm), notice=said.append), JaxDecoder)
+    if jax.default_backend() == "cpu":
+        assert [line.endswith("; jax writes") for line in said] == [True, True], said
     gpt = GPTS["learned"]
     assert isinstance(decoder_for(gpt, params_of(gpt), "jax"), JaxDecoder)
     on_cpu = jax.default_backend() == "cpu"
@@ -56,8 +59,9 @@ def test_without_a_compiler_jax_writes_unless_c_was_asked_for(monkeypatch: pytes
         raise EngineError("no C compiler")
 
     monkeypatch.setattr(engines, "NativeDecoder", refuse)
-    gpt = GPTS["learned"]
-    assert isinstance(decoder_for(gpt, params_of(gpt)), JaxDecoder)
+    gpt, said = GPTS["learned"], list[str]()
+    assert isinstance(decoder_for(gpt, params_of(gpt), notice=said.append), JaxDecoder)
+    assert said == ["no C compiler; jax writes"]
     with pytest.raises(EngineError, match="no C compiler"):
         decoder_for(gpt, params_of(gpt), "native")
 

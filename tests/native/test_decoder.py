@@ -382,6 +382,8 @@ def test_ways_to_attend() -> None:
         NativeDecoder(replace(ODD, window=3, global_tokens=1), None)
     with pytest.raises(EngineError, match=r"the native decoder has no linear attention yet \(blocks.0.attn\)"):
         NativeDecoder(replace(ODD, attend=LinearAttention()), None)
+    with pytest.raises(EngineError, match=r"has attention with a scale above 0 only \(blocks.0.attn\)"):
+        NativeDecoder(replace(ODD, attend=Attention(scale=-0.5)), None)
     with pytest.raises(EngineError, match=r"no rotary positions that change with the length yet \(blocks.0.attn\)"):
         NativeDecoder(replace(LLAMA, rotary=ScaledRotary(DynamicScaling())), None)
 

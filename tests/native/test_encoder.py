@@ -1,10 +1,11 @@
 """The native encoder beside BERT.forward: ragged texts, no padding, the same values; what it refuses."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -130,6 +131,22 @@ def test_texts_that_are_refused() -> None:
         made.encode([[1, 101]])
 
 
+@dataclass(frozen=True)
+class OfKindOne:
+    """Somebody's BERT, for which every text is of the second kind."""
+
+    bert: BERT
+
+    def init(self, key: Any) -> Any:
+        return self.bert.init(key)
+
+    def example(self, batch: int) -> Any:
+        return self.bert.example(batch)
+
+    def forward(self, params: Any, x: Any) -> Any:
+        return self.bert.forward(params, x, segments=jnp.ones_like(x))
+
+
 def test_what_has_no_c_twin_is_named() -> None:
     def refused(model: Any) -> str:
         with pytest.raises(EngineError) as caught:
@@ -138,5 +155,6 @@ def test_what_has_no_c_twin_is_named() -> None:
 
     gpt = GPT(text=Text(30, 9), width=10, hidden=17, heads=1, depth=1)
     assert "the native encoder has no CausalSelfAttention yet (blocks.0.attn): it expects SelfAttention" in refused(gpt)
+    assert "has no Embedding of other numbers than the ids yet (segment)" in refused(OfKindOne(BASE))
     assert "has no SelfAttention with mask yet (blocks.0.attn)" in refused(replace(BASE, window=5))
     assert "has no linear attention yet (blocks.0.attn)" in refused(replace(BASE, attend=LinearAttention()))

@@ -1,6 +1,8 @@
 """int8 and bf16 weights: products against NumPy with the same arithmetic, on every processor; what is kept in a run."""
 
 import ctypes
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.errors import EngineError, FileError, SettingError
+from glassformer.errors import EngineError, FileError, SettingError, ShapeError
 from glassformer.generate.engines import decoder_for
 from glassformer.models import GPT, RecurrentLM
 from glassformer.models.text import Text
@@ -133,6 +135,8 @@ def test_the_largest_sums_fit_and_what_is_no_number_shows(tmp_path: Path) -> Non
         y, _ = products(w, b, x, int8)
         assert np.isfinite(y[0]).all()
         assert np.isnan(y[1]).all()
+    x[1] = 1e-40  # the largest magnitude over 127 has no inverse
+    np.testing.assert_array_equal(products(w, b, x, int8)[0][1], 0)
     w[5, 1] = np.nan
     assert np.isnan(products(w, b, x[:1], int8)[0]).tolist() == [[False, True, False]]
 
@@ -146,9 +150,14 @@ def test_logits_are_near_those_of_float32(model: Any, weights: Any) -> None:
     whole = np.concatenate(list(made.logits(ids))).reshape(expected.shape)
     off = np.sqrt(np.mean((whole - expected) ** 2) / np.mean(expected**2))
     assert 1e-4 < off < (0.02 if weights == "bf16" else 0.06)  # weights of a random model, larger than any trained one
-    made.start(ids[:, :9], [9, 9])
-    for place in range(9, 20):
+    assert error(made.start(ids[:, :1], [1, 1]), whole[:, 0]) < 1e-5
+    for place in range(1, 12):
         assert error(made.step(ids[:, place]), whole[:, place]) < 1e-5
+    made.start(ids, [53, 52])
+    with pytest.raises(ShapeError, match="a text has 53 tokens already, as many as the context"):
+        made.step([1, 2])
+    with pytest.raises(ShapeError, match="prompts of 0 to 3 tokens came, expected 1 to 53"):
+        made.start(ids, [0, 3])
 
 
 def test_jax_has_float32_only() -> None:
@@ -222,6 +231,33 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     made, said = kept(tmp_path)
     assert said == [f"{tmp_path / CACHE} cannot be written: the int8 weights are not kept, and made again each time"]
     assert np.isfinite(made.start([[1, 2]], [2])).all()
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    """As one that may not be written to: the system refuses."""
+    file = tmp_path / "file"
+    file.write_text("kept")
+    made, said = kept(file)
+    assert said == [f"{file / CACHE} cannot be written: the int8 weights are not kept, and made again each time"]
+    assert np.isfinite(made.start([[1, 2]], [2])).all()
+    assert file.read_text() == "kept"
+
+
+def test_several_at_once_leave_one_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All have found none, quantise, and write at the same moment."""
+    together, write = threading.Barrier(3), packed_weights.write_whole
+
+    def at_once(path: Path, content: bytes) -> None:
+        together.wait(60)
+        write(path, content)
+
+    monkeypatch.setattr(packed_weights, "write_whole", at_once)
+    with ThreadPoolExecutor(3) as pool:
+        made = [one.result() for one in [pool.submit(kept, tmp_path) for _ in range(3)]]
+    assert [said for _, said in made] == [[], [], []]
+    assert [path.name for path in tmp_path.iterdir()] == [CACHE]
+    monkeypatch.setattr(packed_weights, "pack", lambda *given: pytest.fail("it packs again"))
+    np.testing.assert_array_equal(kept(tmp_path)[0].stack.weights, made[0][0].stack.weights)
 
 
 def test_other_kinds_are_not_kept(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import pytest
 
 from glassformer import register, registry
 from glassformer.errors import EngineError, SettingError
+from glassformer.layers import tied_head
 from glassformer.models import GPT, Network
 from glassformer.models.text import Text
 from glassformer.names import at
-from glassformer.native import build
+from glassformer.native import build, plan
 from glassformer.native.engine import NativeEngine
 from glassformer.native.lower import plan_for
 from glassformer.shapes import Static
@@ -160,13 +161,70 @@ class ScaledGPT(Network):
         return None, ScaledParams(gpt=dgpt, scale=dscale)
 
 
+def both_gradients(model: Network, threads: int = 1) -> tuple[float, Any, float, Any]:
+    """Of the second step, which has fewer samples: ours, and those of jax."""
+    ids = np.random.default_rng(0).integers(19, size=5 * 7 + 1).astype(np.int32)
+    engine = Engine(name="native", threads=threads)
+    recipe = Recipe(model=model, task=NextToken(), training=Training(batch=3), engine=engine)
+    samples, params = Stream(ids, Static(7)), params_for(recipe.model)
+    ours, referee = NativeEngine(recipe, samples, pytest.fail), JaxEngine(recipe, samples, (recipe.training.seed,))
+    loss, gradient = ours.gradient(params, ours.batches([np.arange(5)], 1), 1)
+    true_loss, truth = loss_of_step(recipe, params, referee.batches([np.arange(5)], 1), 1)
+    return loss, gradient, float(true_loss), truth
+
+
 def test_in_a_text_model() -> None:
     """Somebody's kernel among ours, and somebody's model."""
-    ids = np.random.default_rng(0).integers(19, size=5 * 7 + 1).astype(np.int32)
-    recipe = Recipe(model=ScaledGPT(), task=NextToken(), training=Training(batch=3), engine=Engine(name="native"))
-    samples, params = Stream(ids, Static(7)), params_for(recipe.model)
-    engine, referee = NativeEngine(recipe, samples, pytest.fail), JaxEngine(recipe, samples, (recipe.training.seed,))
-    loss, gradient = engine.gradient(params, engine.batches([np.arange(5)], 1), 1)
-    true_loss, truth = loss_of_step(recipe, params, referee.batches([np.arange(5)], 1), 1)
-    assert loss == pytest.approx(float(true_loss), rel=1e-5)
+    loss, gradient, true_loss, truth = both_gradients(ScaledGPT())
+    assert loss == pytest.approx(true_loss, rel=1e-5)
+    assert error(gradient, truth) <= 1e-5
+
+
+class TwiceParams(NamedTuple):
+    embed: Any
+    block: Any
+    norm: Any
+
+
+@dataclass(frozen=True)
+class TwiceGPT(Network):
+    """A language model whose blocks are one block, run twice: each of its weights has two gradients."""
+
+    tasks: ClassVar[tuple[str, ...]] = ("next-token",)
+    gpt: GPT = GPT(text=Text(19, 7), width=12, hidden=10, heads=3, depth=1)
+
+    @property
+    def input(self) -> Text:
+        return self.gpt.text
+
+    def init(self, key: Any) -> TwiceParams:
+        params = self.gpt.init(key)
+        return TwiceParams(params.embed, params.blocks[0], params.norm)
+
+    def forward(self, params: TwiceParams, x: Any) -> Any:
+        resid, embed = at("embed", self.gpt.embed).forward(params.embed, x)
+        resid, first = at("first", self.gpt.block).forward(params.block, resid)
+        resid, second = at("second", self.gpt.block).forward(params.block, resid)
+        h, norm = at("norm", self.gpt.norm).forward(params.norm, resid)
+        y, head = at("head", self.gpt.head).forward(None, tied_head.Inputs(x=h, emb=params.embed.emb))
+        return y, (embed, first, second, norm, head)
+
+    def backward(self, params: TwiceParams, cache: Any, dy: Any) -> Any:
+        embed, first, second, norm, head = cache
+        dread, _ = at("head", self.gpt.head).backward(None, head, dy)
+        dresid, dnorm = at("norm", self.gpt.norm).backward(params.norm, norm, dread.x)
+        dresid, dlater = at("second", self.gpt.block).backward(params.block, second, dresid)
+        dresid, dblock = at("first", self.gpt.block).backward(params.block, first, dresid)
+        _, dembed = at("embed", self.gpt.embed).backward(params.embed, embed, dresid)
+        dblock = jax.tree.map(jax.numpy.add, dblock, dlater)
+        return None, TwiceParams(dembed._replace(emb=dembed.emb + dread.emb), dblock, dnorm)
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_a_weight_that_is_used_twice(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large it is: its gradient is cut by columns only where one layer has it."""
+    monkeypatch.setattr(plan, "LARGE", 40 if large else plan.LARGE)
+    monkeypatch.setattr(plan, "LARGE_TABLE", 1 if large else plan.LARGE_TABLE)
+    loss, gradient, true_loss, truth = both_gradients(TwiceGPT(), threads=2)
+    assert loss == pytest.approx(true_loss, rel=1e-5)
     assert error(gradient, truth) <= 1e-5

@@ -18,6 +18,8 @@ from glassformer.models.text import Text
 from glassformer.names import named_leaves
 from glassformer.native import build, plan
 from glassformer.native.engine import NativeEngine
+from glassformer.native.lower import plan_for
+from glassformer.native.write import source
 from glassformer.shapes import Static
 from glassformer.train import engines
 from glassformer.train.jax_engine import JaxEngine, loss_of_step
@@ -319,6 +321,15 @@ def test_one_line_says_what_has_no_c(
     assert line.startswith("engine jax: the native engine ")
     with pytest.raises(EngineError, match=message):
         engines.choose(replace(recipe, engine=Engine(name="native")), None, heard.append)
+
+
+def test_more_numbers_than_c_can_count() -> None:
+    wide = GPT(text=Text(1 << 20, 8), width=2048, hidden=8, heads=8, depth=1)
+    with pytest.raises(EngineError, match=r"models of up to 2\^31 numbers, and 2,164,332,552 weights came"):
+        source(plan_for(wide, 1))
+    long = GPT(text=Text(9, 2_000_000), width=64, hidden=256, heads=1, depth=4)
+    with pytest.raises(EngineError, match="10,906,000,000 activations of the samples that go through together came"):
+        source(plan_for(long, 1))
 
 
 def test_padding_with_shorter_vectors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,7 @@ def decoder_for(
                 raise EngineError(f"{error}; leave out weights {weights}") from None
             if engine == "native":
                 raise
+            notice(f"{error}; jax writes")
     if not isinstance(model, Incremental):
         notice(f"{type(model).__name__} has no prefill and step of its own: every token reads the whole text again")
     return JaxDecoder(model, params, start_token)

@@ -89,6 +89,6 @@ def take_block(steps: deque[Node | Sum], stream: Value) -> tuple[Block, Value]:
 def of_zeros(kinds: Any) -> Node:
     """A table that is read at 0 everywhere, as that of the kinds of text is where nobody says otherwise."""
     origin = kinds.x.origin
-    if origin is None or origin.primitive != "broadcast_in_dim" or any(value.origin for value in origin.read):
+    if origin is None or origin.primitive != "broadcast_in_dim" or origin.read[0].literal != 0:
         raise EngineError(f"the native encoder has no Embedding of other numbers than the ids yet ({kinds.name})")
     return kinds

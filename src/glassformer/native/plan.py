@@ -266,13 +266,14 @@ class Plan:
         or adds to it: the gradient of a residual stream."""
         now: list[Call] = []
         copies: dict[tuple[Buffer, int], Buffer] = {}
+        large = list(map(self.is_large, self.backward))
         for time, call in enumerate(self.backward):
-            if not self.is_large(call):
+            if not large[time]:
                 now.append(call)
                 continue
             reads = []
+            after = [later for later, deferred in zip(self.backward[time:], large[time:], strict=True) if not deferred]
             for used in call.reads:
-                after = [later for later in self.backward[time:] if not self.is_large(later)]
                 changed = isinstance(used, Buffer) and used.root in {w.root for one in after for w in written(one)}
                 if isinstance(used, Buffer) and changed:
                     key = used.root, len(after)  # the same until the next call that could change it
@@ -287,9 +288,14 @@ class Plan:
 
     def is_large(self, call: Call) -> bool:
         weight = call.writes[0]
-        if call.kernel == "linear_backward_w":
-            return weight is not None and prod(self.params[weight.name]) >= LARGE
+        if call.kernel == "linear_backward_w":  # a weight that is used twice is added to twice: in the shards
+            return weight is not None and prod(self.params[weight.name]) >= LARGE and self.is_alone(call)
         return call.kernel in BY_ROWS and (weight is None or self.is_large_table(weight.name))
+
+    def is_alone(self, call: Call) -> bool:
+        """Whether no other call writes to the same gradients."""
+        own = {one for one in call.writes if isinstance(one, Param)}
+        return sum(not own.isdisjoint(other.writes) for other in self.backward) == 1
 
     def is_large_table(self, name: str) -> bool:
         return prod(self.params[name]) >= LARGE_TABLE

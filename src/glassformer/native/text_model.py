@@ -230,6 +230,8 @@ def settings_of(block: Block, who: str) -> Settings:
     mask, attend, rotary, norm = block.attn.keywords.get("mask"), heads.attend.plain, None, None
     if not isinstance(attend, Attention):
         raise EngineError(f"the native {who} has no {attend.called} yet ({name})")
+    if attend.scale is not None and attend.scale <= 0:
+        raise EngineError(f"the native {who} has attention with a scale above 0 only ({name})")
     if type(ff.activation) not in ACTIVATIONS:
         raise EngineError(f"the native {who} has no {type(ff.activation).__name__} yet ({block.ff.name}.activation)")
     if isinstance(heads, GroupedQueryAttention):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from math import ceil, prod
 from typing import NamedTuple
 
+from glassformer.errors import EngineError
 from glassformer.layers import Layer
 from glassformer.native.lower import plan_for
 from glassformer.native.plan import (
@@ -23,6 +24,7 @@ from glassformer.native.plan import (
 )
 
 LARGEST = 3.4028235e38  # finite number of 32 bits
+MOST_NUMBERS = 2**31 - 1 - 64  # rounded up to a line of memory, they still fit
 IN_NAMES = str.maketrans({".": "p", "-": "m", "+": "", "(": "", ")": ""})
 LANES = 16  # the widest there are; places fit for any fewer
 COLUMNS = 64  # of a large weight, whose gradient a thread computes at once; more, where there would be more parts than
@@ -37,6 +39,7 @@ def source_of(model: Layer, samples: int, *, rewrites: bool = True) -> str:
 
 def source(plan: Plan) -> str:
     arena, samples = place(plan, LANES), plan.samples
+    must_be_counted(plan, arena)
     parts = [
         f"/* {plan.title}: {samples} sample{'s' * (samples > 1)} at a time. Generated; the kernels are in c/. */",
         *([] if plan.input.is_bytes else [f"#define GF_INPUT {plan.input.c_type}"]),
@@ -62,6 +65,14 @@ def source(plan: Plan) -> str:
         '#include "host.h"',
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def must_be_counted(plan: Plan, arena: int) -> None:
+    """Places are C's int: 32 bits."""
+    weights = sum(prod(shape) for shape in plan.params.values())
+    for count, what in ((weights, "weights"), (arena, "activations of the samples that go through together")):
+        if count > MOST_NUMBERS:
+            raise EngineError(f"the native engine trains models of up to 2^31 numbers, and {count:,} {what} came")
 
 
 def includes(plan: Plan) -> str:

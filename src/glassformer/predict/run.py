@@ -217,7 +217,7 @@ class Run:
 
         The decoder is made anew with each call; to ask often, keep a `glassformer.predict.writer.Writer`.
         """
-        drawn, writer = sampling_for(self, **sampling), Writer(self, engine, weights=weights)
+        drawn, writer = sampling_for(self, **sampling), Writer(self, engine, self.notice, weights)
         how = Writing(writer.usual_length if length is None else length, drawn, seed, stop)
         return generate(writer, prompts, how, on_text)
 
@@ -239,7 +239,7 @@ class Run:
         on_text     is told each piece of the answer as it comes
         The rest is as for `generate`. To go on talking, keep a `glassformer.predict.chat.ChatWriter`.
         """
-        drawn, writer = sampling_for(self, **sampling), ChatWriter(self, template, engine=engine)
+        drawn, writer = sampling_for(self, **sampling), ChatWriter(self, template, engine=engine, notice=self.notice)
         how = Writing(writer.usual_length if length is None else length, drawn, seed, stop)
         return writer.reply(messages, how, on_text)
 

@@ -227,8 +227,8 @@ INLINE void store_bytes(int8_t *q, vec x)
 
 /* Scale from the largest magnitude; `poison` is NaN where a number was not finite, so that the product says so. */
 INLINE float scale_of(float highest, float poison) { return highest / 127.0f + poison; }
-/* What to multiply by instead of dividing by the scale. */
-INLINE float inverse_of(float scale) { return scale > 0.0f ? 1.0f / scale : 0.0f; }
+/* What to multiply by instead of dividing by the scale. One that is no normal number may have no inverse: all are 0 then. */
+INLINE float inverse_of(float scale) { return scale > 1.17549435e-38f ? 1.0f / scale : 0.0f; }
 
 /* A row of x (K): q (quantised_row(K)), scales and sums (QUANT_GROUPS(K)).  Overwrites them. */
 static inline void quantise_row(int8_t *q, float *scales, int32_t *sums, const float *x, int K)

@@ -73,10 +73,10 @@ INLINE attention_drops drops_of(const float *keys, int words, int layer, int b, 
                              head * (uint64_t)T * (uint64_t)T, 1.0f - rate};
 }
 
-/* What weights from `at` on are multiplied by: 0, or 1 over the share that is kept. */
-INLINE vec drop_factor(attention_drops drops, int at)
+/* What weights of token t from source s on are multiplied by: 0, or 1 over the share that is kept. */
+INLINE vec drop_factor(attention_drops drops, int t, int s, int T)
 {
-    const vec u = vec_uniform(drops.key0, drops.key1, drops.place + (uint64_t)at);
+    const vec u = vec_uniform(drops.key0, drops.key1, drops.place + (uint64_t)t * (uint64_t)T + (uint64_t)s);
     return vec_select(vec_less(u, vec_all(drops.kept)), vec_all(1.0f / drops.kept), vec_all(0.0f));
 }
 
@@ -123,7 +123,7 @@ INLINE void attention_rows_forward(float *z, float *log_sum, float *scores, cons
         if (window) hide_first(own, t - window + 1 - from);
         log_sum[t] = row_softmax(own, unseen ? unseen + from : NULL, seen_by(t + 1, T, causal, window) - from, S, scale);
         for (int s = 0; rate > 0.0f && s < S; s += LANES)
-            vec_store(own + s, vec_load(own + s) * drop_factor(drops, t * T + from + s));
+            vec_store(own + s, vec_load(own + s) * drop_factor(drops, t, from + s, T));
     }
     matmul(z + first * H * D, H * D, NULL, 0, scores, row, 1, v + from * J * D, J * D, R, seen, D);
 }
@@ -181,7 +181,7 @@ INLINE void attention_rows_backward(float *dq, float *dk, float *dv, float *patt
         if (window) hide_first(p, first + r - window + 1 - from);
         for (int s = 0; s < end; s += LANES) {
             const vec weight = vec_exp(visible(p, hidden, s, own, scale) - vec_all(log_sum[first + r]));
-            if (rate > 0.0f) vec_store(d + s, vec_load(d + s) * drop_factor(drops, (first + r) * T + from + s));
+            if (rate > 0.0f) vec_store(d + s, vec_load(d + s) * drop_factor(drops, first + r, from + s, T));
             vec_store(p + s, weight);
             total += weight * vec_load(d + s);
         }
@@ -189,7 +189,7 @@ INLINE void attention_rows_backward(float *dq, float *dk, float *dv, float *patt
         for (int s = 0; s < end; s += LANES)
             vec_store(d + s, vec_load(p + s) * (vec_load(d + s) - sum) * vec_all(scale));
         for (int s = 0; rate > 0.0f && s < end; s += LANES)
-            vec_store(p + s, vec_load(p + s) * drop_factor(drops, (first + r) * T + from + s));
+            vec_store(p + s, vec_load(p + s) * drop_factor(drops, first + r, from + s, T));
         for (int s = end; s < S; s += LANES) {
             vec_store(p + s, vec_all(0.0f));
             vec_store(d + s, vec_all(0.0f));
