@@ -58,7 +58,13 @@ def view(
     has_loss = trace_input.dy is None
     effects = head_effects(traced, trace_input, run.recipe.loss) if alone and has_loss else None
     shown = payload(
-        traced, trace_input, run.path.name, weights=weights, alone=alone, effects=effects, loss=run.recipe.loss
+        traced,
+        trace_input,
+        run.path.name,
+        weights=weights,
+        alone=alone,
+        effects=effects,
+        loss=run.recipe.loss if has_loss else None,
     )
     if device is None:
         return shown

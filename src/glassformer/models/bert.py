@@ -213,7 +213,10 @@ class TaskCache(NamedTuple):
 
 @dataclass(frozen=True)
 class BERTFor(Network):
-    """BERT with a head: for another task keep `params.bert` and take another head."""
+    """BERT with a head: it reads the whole text in both directions, and the head answers.
+
+    For another task keep `params.bert` and take another head.
+    """
 
     has_stack = True
 
