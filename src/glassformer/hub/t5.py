@@ -90,7 +90,7 @@ def to_tensors(model: T5, params: Params) -> dict[str, Any]:
 
 
 def from_tensors(model: T5, given: Mapping[str, Any]) -> Params:
-    copies = dict.fromkeys((*COPIES, "lm_head.weight") if model.tied else COPIES, "shared.weight")
+    copies: dict[str, str] = dict.fromkeys((*COPIES, "lm_head.weight") if model.tied else COPIES, "shared.weight")
     return tensors.to_ours(table(model), given, model, UNUSED, copies)
 
 
