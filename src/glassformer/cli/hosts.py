@@ -27,8 +27,9 @@ NOTE = "glassformer-note "  # begins a line of the log that the child has writte
 LOST = 75  # how a child ends that saw an operation fail because of its peers
 OF_PEERS = ("Gloo", "NCCL", "heartbeat", "oordination", "onnection", "UNAVAILABLE", "barrier")
 SHOWN = 30  # lines of the log, of an end that nothing explains
-HEARTBEAT = 10  # seconds without a sign of life after which a host is lost
-JOIN = "GLASSFORMER_JOIN_SECONDS"  # within which all hosts have to come; as JAX has it, 300
+HEARTBEAT = "GLASSFORMER_HEARTBEAT_SECONDS"  # without a sign of life, after which a host is lost
+JOIN = "GLASSFORMER_JOIN_SECONDS"  # within which all hosts have to come
+DEFAULTS = {HEARTBEAT: 10, JOIN: 300}  # the latter as JAX has it
 EXPECTED = (
     "expected auto (SLURM, Open MPI, Kubernetes, TPU pods), or ADDRESS:PORT,COUNT,INDEX: where host 0 can be reached, "
     "how many hosts there are, and which this one is, such as 10.0.0.1:1234,2,0"
@@ -87,7 +88,9 @@ def join(hosts: Hosts) -> tuple[int, int]:
     import jax
 
     try:
-        jax.distributed.initialize(*hosts, initialization_timeout=join_seconds(), heartbeat_timeout_seconds=HEARTBEAT)
+        jax.distributed.initialize(
+            *hosts, initialization_timeout=seconds(JOIN), heartbeat_timeout_seconds=seconds(HEARTBEAT)
+        )
     except jax.errors.JaxRuntimeError as error:
         raise TrainingError(cannot_listen(hosts, str(error))) from None
     except (ValueError, TypeError):
@@ -100,10 +103,11 @@ def cannot_listen(hosts: Hosts, why: str) -> str:
     return f"--hosts: host 0 cannot listen on {where} ({why}); another process may have the port: choose another"
 
 
-def join_seconds() -> int:
-    text = os.environ.get(JOIN, "300")
+def seconds(variable: str) -> int:
+    """As the environment has it."""
+    text = os.environ.get(variable, str(DEFAULTS[variable]))
     if not text.isdecimal() or not int(text):
-        raise SettingError(f"{JOIN}: {text!r} came, expected a number of seconds from 1")
+        raise SettingError(f"{variable}: {text!r} came, expected a number of seconds from 1")
     return int(text)
 
 
@@ -171,7 +175,8 @@ def end(error: BaseException) -> NoReturn:
 def watch(hosts: str) -> int:
     """Run this command in a child; the status to end with, everything said."""
     parse_hosts(hosts)  # it may be refused
-    join_seconds()
+    for variable in DEFAULTS:
+        seconds(variable)  # refused before anything is started
     reading, writing = os.pipe()  # it closes when this process ends, however it ends
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         child = subprocess.Popen(
@@ -213,7 +218,7 @@ def why(code: int, log: str, hosts: str) -> str:
         return f"the process that trains was ended by {signal.Signals(-code).name}{last}"
     if "joined" not in facts:
         return (
-            f"--hosts {hosts}: host 0 could not be reached, or not all hosts came, within {join_seconds()} s "
+            f"--hosts {hosts}: host 0 could not be reached, or not all hosts came, within {seconds(JOIN)} s "
             f"({JOIN}); start the same command on every host within that time, and see that the address is right and "
             "no firewall closes the port"
         )
@@ -221,8 +226,8 @@ def why(code: int, log: str, hosts: str) -> str:
     go_on = f"with --resume {facts['run']}" if "run" in facts else "with --resume and its run folder"
     return (
         f"host {index} of {count}: {lost_host(log, index, count)} was lost: it ended, or gave no sign of life for "
-        f"{HEARTBEAT} s; what it said itself stands in its own output. Training has stopped here, too. Go on from the "
-        f"last checkpoint {go_on}, on these hosts or on another number of them"
+        f"{seconds(HEARTBEAT)} s; what it said itself stands in its own output. Training has stopped here, too. Go on "
+        f"from the last checkpoint {go_on}, on these hosts or on another number of them"
     )
 
 
