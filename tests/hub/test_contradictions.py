@@ -3,6 +3,7 @@
 None may come in silently and give other logits than there.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from glassformer.errors import CheckpointError, SettingError
 from glassformer.hub import llama
-from glassformer.hub.folder import read_folder, write_folder
+from glassformer.hub.folder import read_config, read_folder, write_folder
 from glassformer.layers import ScaledRotary
 from glassformer.layers.rope_scaling import Llama3Scaling, YarnScaling
 from glassformer.models import BERTFor, MaskedHead
@@ -86,6 +87,14 @@ def test_looking_the_other_way_is_refused(kind: str, tmp_path: Path) -> None:
     back = kind in ("gpt2", "llama", "mistral", "qwen3")
     with pytest.raises(SettingError, match=f"is_causal: {not back} came, only {back} is supported"):
         read_folder(build(tmp_path, kind, is_causal=not back))
+
+
+def test_heads_that_do_not_divide_the_width_go_out_as_mistral(tmp_path: Path) -> None:
+    """LlamaConfig of transformers refuses them, even with a head_dim; without a window Mistral is the same."""
+    model = replace(MODELS["llama"], width=8, head_width=4)
+    write_folder(tmp_path, model, drawn(model))
+    assert read_config(tmp_path)["model_type"] == "mistral"
+    assert read_folder(tmp_path).model == model
 
 
 COPIES = {

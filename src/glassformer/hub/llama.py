@@ -36,7 +36,8 @@ def published_as(model: Llama) -> str:
         return "qwen3"
     if model.bias == "qkv":
         return "qwen2"
-    return "llama" if model.window is None else "mistral"
+    divides = model.width % model.heads == 0  # or LlamaConfig refuses it, whatever the head_dim; the others do not
+    return "llama" if model.window is None and divides else "mistral"
 
 
 def model_from(config: Mapping[str, Any]) -> Llama:

@@ -90,7 +90,8 @@ def to_tensors(model: T5, params: Params) -> dict[str, Any]:
 
 
 def from_tensors(model: T5, given: Mapping[str, Any]) -> Params:
-    copies: dict[str, str] = dict.fromkeys((*COPIES, "lm_head.weight") if model.tied else COPIES, "shared.weight")
+    tied = ("lm_head.weight",) if model.tied else ()
+    copies: dict[str, str] = dict.fromkeys((*COPIES, *tied), "shared.weight")
     return tensors.to_ours(table(model), given, model, UNUSED, copies)
 
 
