@@ -194,17 +194,16 @@ def decides(old: Any, new: Any) -> str:
     words, parts = {old["word"], new["word"]}, []
     effects = old["effect"], new["effect"]
     if all(effects):
-        both = tuple(words)
-        if words & {"hurts", *HELPS} and not words <= set(HELPS):
+        helps = words & {"hurts", *HELPS} and not words <= set(HELPS)
+        if helps or any("sum" in word for word in words):
             parts.append(f"p after Holm {p(effects[0]['p_holm'])} → {p(effects[1]['p_holm'])}")
-        if "no effect" in both:
+            zero = ["with" if effect["low"] <= 0 <= effect["high"] else "without" for effect in effects]
+            parts += [f"interval {zero[0]} → {zero[1]} zero"] if zero[0] != zero[1] else []
+        if "no effect" in words:
             parts.append(f"p of being within the margin {p(effects[0]['p_same'])} → {p(effects[1]['p_same'])}")
-        if "explains" in both and old["share_of_gap"] and new["share_of_gap"]:
-            parts.append(
-                f"lower end of the share of the gap {100 * old['share_of_gap'][1]:.0f} % → {100 * new['share_of_gap'][1]:.0f} %"
-            )
-        if any("sum" in word for word in both):
-            parts.append(f"p after Holm {p(effects[0]['p_holm'])} → {p(effects[1]['p_holm'])}")
+        if "explains" in words and old["share_of_gap"] and new["share_of_gap"]:
+            shares = [f"{100 * one['share_of_gap'][1]:.0f} %" for one in (old, new)]
+            parts.append(f"lower end of the share of the gap {shares[0]} → {shares[1]}")
     if "diverges" in words:
         parts.append("the exact interval of its failure rate")
     return "; ".join(parts)

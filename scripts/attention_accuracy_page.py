@@ -144,7 +144,7 @@ digits. A first study asked why, one change at a time, one seed each, and conclu
 
 [studies/attention-accuracy](../studies/attention-accuracy/report.md) asks again: {runs} runs, {len(plain["cells"])} cells, the same {seeds}
 seeds in each, differences taken seed by seed, everything chosen on held-out images and the test set read once:
-`glassformer investigate attention-accuracy` ([report.html](../studies/attention-accuracy/report.html)). Effects have a {study.coverage} interval, each
+`glassformer investigate attention-accuracy{"-tuned" if plain.get("tuned") else ""}` ([report.html](../studies/attention-accuracy/report.html)). Effects have a {study.coverage} interval, each
 word a test ([which](lab.md#what-is-said)).
 {grown.opening(study)}
 ## The answer

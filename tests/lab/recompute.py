@@ -142,7 +142,9 @@ class Checker:
         flips = flip_p(d)
         self.close(name, "sign flips", flips, effect["p_flip"])
         expected = max(flips, skewed_p(d, skew))
-        self.close(name, "p", expected, effect["p"], noise(expected) if effect["p"] > flips else 1e-7)
+        self.close(
+            name, "p", expected, effect["p"], noise(expected) if max(expected, effect["p"]) > flips + 1e-9 else 1e-7
+        )
         place = family.index(one)
         share = LEVEL / self.level()
         self.close(name, "Holm", min(1, share * holm([f["effect"]["p"] for f in family])[place]), effect["p_holm"])

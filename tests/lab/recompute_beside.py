@@ -149,8 +149,8 @@ def check_law(checker: Any, one: Any) -> None:
         a = (shape @ (1 - offset / errors)) / (shape @ shape)
         return float(((a * shape - (1 - offset / errors)) ** 2).sum())
 
-    found: Any = optimize.minimize_scalar(wrong, bounds=(0, 3), method="bounded")
-    checker.close(name, "power", found.x, one["b"], 0.03)
+    best: Any = optimize.minimize_scalar(wrong, bounds=(0, 3), method="bounded")
+    checker.close(name, "power", best.x, one["b"], 0.03)
     low, high = one["b_interval"]
     checker.same(name, "falls", low > 0, one["falls"])
     checker.same(name, "no law is claimed", "no law is claimed" in one["sentence"], low <= 0)

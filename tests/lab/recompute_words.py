@@ -1,6 +1,7 @@
 """Lists of names behind a word, for recompute.py: each name is what the word says."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -9,13 +10,12 @@ def check(checker: Any, text: str) -> None:
     if text.startswith("In short, "):
         for part in text.removeprefix("In short, ").rstrip(".").split("; "):
             word, _, names = part.partition(": ")
-            for subject in names_in(names):
+            for subject in names_in(names, {one["subject"] for one in checker.factors.values()}):
                 checker.same(text, f"{subject}: {word}", holds(checker, subject, word), True)
-    own = {"Not decided": "not decided", "not decided": "not decided"}
-    for word, names in re.findall(r"(?:^|; )(Not decided|not decided): ([^;]*?)[.;]", text + ";"):
-        for name in [] if text.startswith("In short") else names_in(names):
-            if name in checker.factors:
-                checker.same(text, f"{name} in the list", checker.added(name)["word"], own[word])
+    for word, names in re.findall(r"(?:^|; )(Not decided|not decided): ([^;]*?)(?:;|\.$)", text):
+        for name in [] if text.startswith("In short") else names_in(names, checker.factors):
+            said = checker.added(name)["word"] if name in checker.factors else "no factor"
+            checker.same(text, f"{name} in the list", said, word.lower())
 
 
 def holds(checker: Any, subject: str, word: str) -> bool:
@@ -34,8 +34,13 @@ def holds(checker: Any, subject: str, word: str) -> bool:
     }.get(word, set(alone) == {"no effect"})
 
 
-def names_in(listed: str) -> list[str]:
-    """Of "a, b and c", "a, b, c and 3 more"."""
-    listed = re.sub(r" and \d+ more$", "", listed)
-    first, _, last = listed.rpartition(" and ")
-    return [name for name in [*first.split(", "), last] if name]
+def names_in(listed: str, known: Iterable[str]) -> list[str]:
+    """Of "a, b and c", "a, b, c and 3 more"; a name may have an "and" of its own."""
+    rest, found = re.sub(r" and \d+ more$", "", listed), []
+    while rest:
+        name = max((one for one in known if re.match(rf"{re.escape(one)}(, | and |$)", rest)), key=len, default="")
+        if not name:
+            return [*found, rest]  # nobody's name: it holds no word
+        found.append(name)
+        rest = re.sub(r"^(, | and )", "", rest[len(name) :])
+    return found

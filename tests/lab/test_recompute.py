@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from . import recompute_beside, recompute_looks
 from .recompute import Checker
 
 STUDY = Path(__file__).parents[2] / "studies/attention-accuracy"
@@ -30,7 +31,18 @@ def test_it_shares_nothing_with_the_lab() -> None:
     imported = {name for one in files for name in re.findall(r"^(?:import|from) (\S+)", one.read_text(), re.MULTILINE)}
     imported -= {".", *(f".{one.stem}" for one in files)}
     assert len(files) == 5
-    assert imported <= {"json", "math", "re", "sys", "tomllib", "functools", "itertools", "pathlib", "typing"} | {
+    assert imported <= {
+        "collections.abc",
+        "json",
+        "math",
+        "re",
+        "sys",
+        "tomllib",
+        "functools",
+        "itertools",
+        "pathlib",
+        "typing",
+    } | {
         "numpy",
         "scipy",
     }
@@ -74,4 +86,33 @@ def test_it_sees_what_does_not_follow(checker: Checker, spoil: Callable[[dict[st
     spoilt.check_finding(spoilt.json["findings"][10])
     for one in spoilt.json["sentences"]:
         spoilt.check_sentence(one)
+    assert spoilt.problems
+
+
+def another_standing(study: dict[str, Any]) -> None:
+    point = study["costs"]["fronts"][0]["points"][-1]
+    point["standing"] = "front" if point["standing"] != "front" else "dominated"
+
+
+def an_optimum_that_is_told(study: dict[str, Any]) -> None:
+    study["dose_response"][0]["interval"][0] *= 3
+
+
+def a_power_that_is_none(study: dict[str, Any]) -> None:
+    study["costs"]["scaling"][0]["b"] += 0.2
+
+
+def a_level_that_was_spent(study: dict[str, Any]) -> None:
+    study["look"]["level"] /= 2
+
+
+@pytest.mark.parametrize(
+    "spoil", [another_standing, an_optimum_that_is_told, a_power_that_is_none, a_level_that_was_spent]
+)
+def test_it_sees_what_does_not_follow_beside(checker: Checker, spoil: Callable[[dict[str, Any]], None]) -> None:
+    spoilt = copy.copy(checker)
+    spoilt.json, spoilt.problems = copy.deepcopy(checker.json), []
+    spoil(spoilt.json)
+    recompute_looks.check(spoilt)
+    recompute_beside.check(spoilt)
     assert spoilt.problems
