@@ -113,7 +113,10 @@ def test_every_folder_has_its_expectations() -> None:
     assert len(NAMES) == 14
 
 
-@pytest.mark.parametrize("name", NAMES)
+SOME = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_it_opens_and_scores_the_same(name: str) -> None:
     found, expected = measured(*opened(name)), expected_of(name)["kept"]
     assert found["accuracy"] == pytest.approx(expected["accuracy"], abs=1e-6)
@@ -122,9 +125,7 @@ def test_it_opens_and_scores_the_same(name: str) -> None:
     assert_close(found["sums"], expected["sums"])
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
-)
+@pytest.mark.parametrize("name", SOME)
 def test_it_resumes_to_the_same_end(name: str, tmp_path: Path) -> None:
     run, data = opened(name)
     if run.recipe.engine.name == "native":

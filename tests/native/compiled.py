@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from glassformer.native import build
 from glassformer.native.write import number
@@ -117,6 +118,17 @@ def compile_library(source: str, variant: str, folder: Path) -> ctypes.CDLL:
     done = subprocess.run([*command, "-o", str(library), *build.LIBRARIES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return ctypes.CDLL(str(library))
+
+
+def compile_once(source: str, variant: str, folder: Path) -> ctypes.CDLL:
+    """For all processes of a session: it takes half a minute."""
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / "lock"):
+        if (folder / "whole").exists():
+            return ctypes.CDLL(str(folder / "kernels.so"))
+        library = compile_library(source, variant, folder)
+        (folder / "whole").touch()
+        return library
 
 
 Call = Callable[..., list[np.ndarray]]

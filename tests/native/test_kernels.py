@@ -5,6 +5,7 @@ over its own largest. Kernels are called between guards, so that reading or writ
 """
 
 import math
+import os
 import re
 from functools import cache
 from typing import Any
@@ -16,7 +17,7 @@ from glassformer.check.gradients import leaf_errors
 from glassformer.native import build
 
 from .cases import CASES, PAIRS, TRIPLES, Case, Values, draw, empty, instances, padded_rows, truth_of
-from .compiled import VARIANTS, Kernels, compile_library, library_source, skip_what_cannot_run
+from .compiled import VARIANTS, Kernels, compile_once, library_source, skip_what_cannot_run
 from .text_cases import TEXT_CASES
 
 ALL = [*CASES, *TEXT_CASES]
@@ -30,8 +31,9 @@ NAN, INF = np.float32(np.nan), np.float32(np.inf)
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kernels:
     """All kernels at all sizes of the cases, in one library."""
     skip_what_cannot_run(request.param)
-    folder = tmp_path_factory.mktemp(request.param)
-    return Kernels(compile_library(library_source(instances(ALL)), request.param, folder))
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    return Kernels(compile_once(library_source(instances(ALL)), request.param, shared / f"kernels-{request.param}"))
 
 
 def errors_of(ours: Values, truth: Values) -> dict[str, float]:

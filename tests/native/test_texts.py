@@ -84,7 +84,7 @@ CASES = {
     "bert, tag": Case(bert_for("tag"), Tag()),
     "bert, span": Case(bert_for("span"), Span()),
 }
-QUICK = ("gpt", "gpt, window", "llama, its family", "roberta", *LARGE_TABLE)
+QUICK = ("gpt", "llama, its family", "roberta", "gpt, large table")
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 
 
@@ -234,7 +234,10 @@ def test_ten_steps_of_every_task(name: str) -> None:
     np.testing.assert_allclose(ours, truth, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["gpt", "gpt, large weights", "llama, large tables"])
+@pytest.mark.parametrize(
+    "name",
+    ["gpt", *(pytest.param(one, marks=pytest.mark.slow) for one in ("gpt, large weights", "llama, large tables"))],
+)
 def test_any_number_of_threads_gives_the_same_bits_and_a_run_may_be_cut_anywhere(name: str) -> None:
     case = CASES[name]._replace(batch=5)
     optimiser, samples, found = Optimiser(name="adamw", lr=0.01, clip=0.5), samples_for(case), []

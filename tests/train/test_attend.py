@@ -40,7 +40,11 @@ def losses_of(kind: str, *changes: str, steps: int = 10) -> np.ndarray:
     return engine.run(state, engine.batches([order], 1), 0, steps)[1][:steps]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+FIRST, *OTHERS = KINDS
+SOME = [FIRST, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)]
+
+
+@pytest.mark.parametrize("kind", SOME)
 def test_blockwise_trains_to_the_losses_of_plain(kind: str) -> None:
     plain = losses_of(kind)
     assert len(plain) == 10
@@ -49,7 +53,7 @@ def test_blockwise_trains_to_the_losses_of_plain(kind: str) -> None:
         np.testing.assert_allclose(losses_of(kind, *changes), plain, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME)
 def test_a_window_is_the_same_however_it_is_computed(kind: str) -> None:
     plain = losses_of(kind, *WINDOW)
     assert not np.allclose(plain, losses_of(kind), atol=1e-5, rtol=0)
