@@ -280,7 +280,7 @@ def test_its_text_model(house: House) -> None:
     assert viewed.code == 0, viewed.stderr
     assert np.shape(looked.json["heads"][0]["weights"]) == (5, 5)
     assert (written.json["engine"], len(written.json["texts"])) == ("jax", 1)
-    assert re.search(r"^the native decoder has no DynamicTanh yet .*; jax writes$", written.stderr, re.MULTILINE)
+    assert re.search(r"^note: the native decoder has no DynamicTanh yet .*; jax writes$", written.stderr, re.MULTILINE)
     page = house.page("writer.html")
     assert [step["layer"] for step in page["steps"]].count("DynamicTanh") == 3
     assert {"blocks.0.norm2.y", "squash.dgain", "head.y"} <= must_hold(page)
