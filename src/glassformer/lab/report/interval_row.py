@@ -42,15 +42,17 @@ def measured(line: Line, form: Form) -> Row:
 def wide_row(row: Row, y: float, scale: Scale, form: Form, most: int) -> Markup:
     line, word = row.line, row.line.finding.word
     start, middle = y + (row.height(form) - row.words) / 2 + 13, y + row.height(form) / 2
+    told = seeds_up(line)
+    verdict = middle - 8 * (len(told) - 1)
     return join(
         ranks_of(line, middle, 50, most) if form.ranks else None,
         paragraph(form.name, start, row.name, 14.5, font_weight=600),
         paragraph(form.name, start + len(row.name) * NAME, row.hypothesis, 12, "quiet"),
         interval_of(line, middle - 7, middle + 12, scale),
         numbers(line, form.value, middle),
-        mark(word, form.word + 6, middle - 5),
-        text(form.word + 19, middle, word, 13.5, OF_VERDICT[word], font_weight=600),
-        text(form.word + 19, middle + 16, seeds_up(line), 12, "quiet"),
+        mark(word, form.word + 6, verdict - 5),
+        text(form.word + 19, verdict, word, 13.5, OF_VERDICT[word], font_weight=600),
+        paragraph(form.word + 19, verdict + 16, told, 12, "quiet"),
     )
 
 
@@ -105,14 +107,16 @@ def numbers(line: Line, x: float, y: float) -> Markup:
 
 def numbers_in_line(line: Line, x: float, y: float) -> Markup:
     if line.effect is None:
-        return text(x, y, seeds_up(line), 13, "quiet")
+        return text(x, y, ", ".join(seeds_up(line)), 13, "quiet")
     mean = el("tspan", points(line.effect), font_size=14.5, font_weight=650, **paint("text"))
     return el("text", mean, f" {interval(line.effect)}", x=x, y=y, font_size=13, **paint("quiet"))
 
 
-def seeds_up(line: Line) -> str:
+def seeds_up(line: Line) -> list[str]:
+    """How many differences are above zero, and p; on a line of its own, how many runs failed."""
+    failures = line.finding.failures
     if line.effect is None:
-        return f"{line.finding.failures} seeds failed" if line.finding.failures else "too few seeds"
+        return [f"{failures} seeds failed" if failures else "too few seeds"]
     up = sum(difference > 0 for difference in line.effect.differences)
-    failed = f", {line.finding.failures} failed" if line.finding.failures else ""
-    return f"{up} of {len(line.effect.differences)} up{failed}, {p_is(line.effect.p_holm)}"
+    counted = f"{up} of {len(line.effect.differences)} up, {p_is(line.effect.p_holm)}"
+    return [counted, f"{failures} failed"] if failures else [counted]
