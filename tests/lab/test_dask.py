@@ -12,6 +12,8 @@ import pytest
 
 from glassformer.lab import run
 from glassformer.lab.plan import load_plan
+from glassformer.lab.publish import publish
+from glassformer.lab.record import Results
 from glassformer.lab.run import investigate
 
 from .small import lines_of, numbers_of, plan_file, text_of_plan
@@ -154,7 +156,7 @@ def test_a_study_that_grows_on_a_cluster_is_killed_and_gone_on_with_by_two_at_on
     killed.communicate()
     both = [ended(one) for one in [begun(workers, more, study) for _ in range(2)]]
     assert [one.returncode for one in both] == [0, 0], both
-    investigate(load_plan(plan), tmp_path / "here", jobs=1)
+    publish(investigate(load_plan(plan), tmp_path / "here", jobs=1), Results(tmp_path / "here"))  # a look that counts
     here = investigate(load_plan(more), tmp_path / "here", jobs=1)
     assert (study / "results.jsonl").read_text().startswith(before)
     assert numbers_of(study) == numbers_of(tmp_path / "here")

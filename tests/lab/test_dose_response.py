@@ -136,8 +136,8 @@ def shipped() -> Study:
 def test_the_shipped_study(shipped: Study) -> None:
     found = doses(shipped)
     assert [(one.setting, one.place) for one in found if one.group == ""] == [
-        ("optimiser.lr", "last"),
-        ("model.width", "open"),
+        ("optimiser.lr", "inside"),
+        ("model.width", "inside"),
         ("training.epochs", "last"),
         ("training.batch", "first"),
         ("model.patch_size", "last"),

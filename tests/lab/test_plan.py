@@ -1,5 +1,6 @@
 """Plans: what is refused before time is spent, and with which words; a plan written down is the same plan."""
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -452,12 +453,19 @@ set = { "training.batch" = 5 }
         assert (training.batch, training.epochs) == (batch, 1)
 
 
-def test_a_plan_that_extends_another_grows_its_study() -> None:
-    """The published runs keep their keys: with the plan of twenty seeds and tuned arms none of them is run again."""
-    study = Path(__file__).parents[2] / "studies" / "attention-accuracy"
+def test_a_plan_that_extends_another_grows_its_study(tmp_path: Path) -> None:
+    """Runs keep their keys: with the plan of twenty seeds and tuned arms none of the first twelve is run again."""
+    study, begun = Path(__file__).parents[2] / "studies" / "attention-accuracy", tmp_path / "begun"
     plan = load_plan("attention-accuracy-tuned")
-    assert list(lost(plan_of(study), plan)) == []
-    results = Results(study)
+    assert list(lost(load_plan("attention-accuracy"), plan)) == list(lost(plan_of(study), plan)) == []
+    begun.mkdir()
+    (begun / "data.json").write_text((study / "data.json").read_text())
+    (begun / "looks.jsonl").write_text((study / "looks.jsonl").read_text().splitlines()[0] + "\n")  # the first report
+    runs = [json.loads(line) for line in (study / "results.jsonl").read_text().splitlines()]
+    tried = {one["key"] for one in runs if one["seed"] in plan.tune_seeds}
+    first = [one for one in runs if one["seed"] <= 12 and (one["key"] not in tried or one["machine"] == "NVIDIA H200")]
+    (begun / "results.jsonl").write_text("\n".join(map(json.dumps, first)) + "\n")
+    results = Results(begun)
     jobs = [job for pair in asked(plan, results) for job in pair]
     places = {job.place for job in jobs}
     asked_before = {(key, seed) for key, seed in results.records if seed <= 12}

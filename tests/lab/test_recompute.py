@@ -57,7 +57,7 @@ def narrower(study: dict[str, Any]) -> None:
 
 
 def a_tie_that_is_none(study: dict[str, Any]) -> None:
-    claim = study["sentences"][-1]["claims"][0]
+    claim = next(one for s in study["sentences"] for one in s["claims"] if one["where"] == "rank" and not one["group"])
     claim["factors"] = [study["ranks"][0]["factor"], study["ranks"][-1]["factor"]]
 
 

@@ -169,11 +169,12 @@ def test_records_before_there_were_outcomes_are_judged_by_the_studys_data(tmp_pa
 
 
 def test_the_seeds_of_the_published_study_that_collapsed_are_known() -> None:
-    """Two of twelve of one cell: 630 of 6,000 right."""
+    """Two of the first twelve of one cell: 630 of 6,000 right."""
     records = Results(Path(__file__).parents[2] / "studies" / "attention-accuracy").records.values()
-    fallen = [record for record in records if record.outcome == "collapse"]
+    fallen = [one for one in records if one.outcome == "collapse" and one.machine == "NVIDIA H200"]
     assert len(fallen) == 2
     assert len({record.key for record in fallen}) == 1
+    assert {one.outcome for one in records if one.failed.startswith("not finite")} == {"nan"}
 
 
 def test_an_own_function_that_gives_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
