@@ -1,5 +1,7 @@
 """Why: what the page says is what the functions of Python give, and the formulas are of the house's grammar."""
 
+import json
+import re
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -116,6 +118,18 @@ def test_the_page_in_a_notebook() -> None:
     assert "what-if" in shown.html
     with pytest.raises(ShapeError, match=r"a batch of 2 came, a page shows one input: x\[:1\]"):
         lens.view(run.model, run.params, images[:2])
+
+
+def test_a_language_model_in_a_notebook_shows_what_comes_next() -> None:
+    model = GPT(text=Text(vocabulary=7, context=8), width=8, hidden=12, heads=2, depth=1)
+    params, x = model.init(jax.random.key(0)), jax.numpy.array([[3, 1, 4, 1, 5]])
+    shown = json.loads(re.findall(r'type="application/json"[^>]*>(.*?)</script>', lens.view(model, params, x).html)[0])
+    assert [one["place"] for one in shown["answer"]["asked"]] == [4]
+    log_p = jax.nn.log_softmax(model.forward(params, x)[0][0])
+    followed = -np.mean([log_p[t, x[0, t + 1]] for t in range(4)])
+    assert lens.view(model, params, x[:, :1]).html  # nothing is followed by anything
+    traced = lens.trace(model, params, x, labels=np.pad(x[:, 1:], ((0, 0), (0, 1))), weights=[[1, 1, 1, 1, 0]])
+    assert (shown["answer"]["loss"], traced.loss) == pytest.approx((float(followed), float(followed)), rel=1e-4)
 
 
 def test_results_print_as_tables() -> None:

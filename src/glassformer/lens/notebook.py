@@ -19,7 +19,7 @@ from glassformer.lens.attention import patch_grid, tokens_in_front
 from glassformer.lens.page import page
 from glassformer.lens.payload import Weights, payload
 from glassformer.lens.trace import trace
-from glassformer.lens.trace_input import TraceInput
+from glassformer.lens.trace_input import TraceInput, continued
 from glassformer.losses import CrossEntropy
 from glassformer.models.model import Network
 from glassformer.structure import structure
@@ -62,7 +62,8 @@ def view(
     **keywords: Any,
 ) -> PageView:
     """The page of one input (a batch of one). Without labels the gradient is that of the loss against the model's own
-    answer. `tokens` and `words` name the tokens, and the classes or symbols; they are numbers otherwise.
+    answer; of a language model, against the text itself, and the page shows what comes next. `tokens` and `words` name
+    the tokens, and the classes or symbols; they are numbers otherwise.
 
     >>> from glassformer import lens
     >>> from glassformer.predict.run import load
@@ -93,5 +94,9 @@ def view(
         words=words or tuple(map(str, range(answer.shape[-1]))),
         keywords=keywords,
     )
-    traced = trace(model, params, x, labels=labels, loss=loss or CrossEntropy(), **keywords)
+    if not is_known and kind == "text" and model.tasks[0] == "next-token":
+        given = continued(given)
+    traced = trace(
+        model, params, x, labels=given.labels, weights=given.weights, loss=loss or CrossEntropy(), **keywords
+    )
     return PageView(page(payload(traced, given, weights=weights, loss=loss)), height)

@@ -89,11 +89,16 @@ def vector_input(run: Run, found: TraceInput) -> TraceInput:
 
 
 def next_token_input(run: Run, found: TraceInput) -> TraceInput:
+    found = continued(replace(found, words=vocabulary(run)))
+    return found if found.is_known else answered(run, found, None)
+
+
+def continued(found: TraceInput) -> TraceInput:
     """Each token is followed by the next one; what follows the last is asked, and counts nothing in the loss."""
     last = len(found.tokens) - 1
-    found = replace(found, words=vocabulary(run), asked=(last,), question="next")
+    found = replace(found, asked=(last,), question="next")
     if not last:
-        return answered(run, found, None)
+        return found
     labels = np.pad(found.x[:, 1:], ((0, 0), (0, 1)))
     weights = (np.arange(last + 1) < last).astype(np.float32)[None]
     return replace(found, labels=labels, is_known=True, weights=weights)
