@@ -275,6 +275,8 @@ def test_a_text_grows_as_generate_writes_it(client: TestClient, folder: Path) ->
             assert whole.startswith(answer["text"])
             assert answer["tokens"] == length
         assert answer["text"] == whole
+    context = load(folder / "gpt-run").recipe.model.input.context  # pyright: ignore
+    assert answer["room"] == context - len("the cat") - 6
 
 
 @pytest.mark.parametrize(

@@ -525,6 +525,13 @@ def test_a_text_grows_token_by_token(studio: Studio) -> None:
         assert (prompt + whole).startswith(text)
         studio.tab.wait(f"studio.columns[0].trace().sequences.tokens.join('') === {json.dumps(text)}", "its attention")
     assert studio.tab.run("document.querySelector('.writing').value") == prompt + whole
+    context = run.recipe.model.input.context  # pyright: ignore[reportAttributeAccessIssue]
+    full = ("the dog " * context)[:context]
+    write(studio, full)
+    studio.tab.wait(f"studio.columns[0].trace().sequences.tokens.join('') === {json.dumps(full)}", "a full context")
+    studio.tab.run("document.querySelector('.look .next-symbol .plain-button').click()")
+    last = json.dumps(full[-(context // 2) :])
+    studio.tab.wait(f"studio.columns[0].trace().sequences.tokens.slice(0, -1).join('') === {last}", "its last half")
     assert_quiet(studio)
 
 

@@ -10,7 +10,8 @@ from glassformer.generate.text import Writing
 from glassformer.lens.studio.http_errors import HTTPError
 from glassformer.lens.studio.requests import kind_of, text_of, whole
 from glassformer.lens.studio.run_cache import LoadedRun
-from glassformer.predict.writer import generate, sampling_for
+from glassformer.predict.reading import context_of
+from glassformer.predict.writer import generate, sampling_for, tokeniser_of
 
 KEYS = ("run", "prompt", "length", "temperature", "top_p", "greedy", "seed")
 LONGEST = 1000  # tokens
@@ -42,7 +43,8 @@ def share_of(name: str, plain: Any) -> float:
 
 
 def write_on(loaded: LoadedRun, asked: Asked) -> dict[str, Any]:
-    """The text behind the prompt, and why it ended."""
+    """The text behind the prompt, why it ended, and how many tokens more can be looked at: below 0, it is too long."""
     how = Writing(asked.length, sampling_for(loaded.run, **asked.drawing), asked.seed)
     (written,) = generate(loaded.writer, [asked.prompt], how)
-    return {"text": written.text, "stopped": written.stopped, "tokens": len(written.tokens)}
+    room = context_of(loaded.run) - len(tokeniser_of(loaded.run).encode(asked.prompt)) - len(written.tokens)
+    return {"text": written.text, "stopped": written.stopped, "tokens": len(written.tokens), "room": room}

@@ -49,7 +49,7 @@ export function runColumn(asking, write = null) {
   const drawing = { heat: 1, top_p: 1 };
   const seed = h("input", { type: "number", min: 0, max: 999999, step: 1, value: 0, "aria-label": "Seed" });
   const greedy = h("input", { type: "checkbox", "aria-label": "Greedy" });
-  const how = h("div", { class: "how" }, h("label", {}, "Seed ", seed), h("label", {}, greedy, " greedy"));
+  const how = h("div", { class: "how" }, h("label", {}, "Seed ", seed), h("label", {}, greedy, " greedy"), h("p", { class: "small" }, "Where the context is full, it goes on from the last half."));
   const next = h("div", { class: "next-room" });
   const writeOne = () => write({ temperature: drawing.heat, top_p: drawing.top_p, greedy: greedy.checked, seed: Math.max(0, Math.floor(Number(seed.value)) || 0) });
   const places = h("div", { class: "places" });
