@@ -1,4 +1,4 @@
-"""Where a run stands when an epoch is over: which epoch is the best so far, and whether to stop."""
+"""Which epoch of a run is kept: by its scores on what was held out, or by its loss."""
 
 import dataclasses
 

@@ -1,5 +1,6 @@
-"""The epochs of one run, or of several that one compiled program trains: every array of their state then has a leading
-axis of runs. What is kept of them is a subclass's concern: run folders (loop.py), or the records of a study (the lab).
+"""Training, epoch by epoch, without what is kept of it.
+
+Several runs may be one compiled program: every array of their state then has a leading axis of runs.
 """
 
 from collections.abc import Sequence

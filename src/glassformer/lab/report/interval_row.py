@@ -43,16 +43,16 @@ def wide_row(row: Row, y: float, scale: Scale, form: Form, most: int) -> Markup:
     line, word = row.line, row.line.finding.word
     start, middle = y + (row.height(form) - row.words) / 2 + 13, y + row.height(form) / 2
     told = seeds_up(line)
-    verdict = middle - 8 * (len(told) - 1)
+    first = middle - 8 * (len(told) - 1)  # line of the verdict
     return join(
         ranks_of(line, middle, 50, most) if form.ranks else None,
         paragraph(form.name, start, row.name, 14.5, font_weight=600),
         paragraph(form.name, start + len(row.name) * NAME, row.hypothesis, 12, "quiet"),
         interval_of(line, middle - 7, middle + 12, scale),
         numbers(line, form.value, middle),
-        mark(word, form.word + 6, verdict - 5),
-        text(form.word + 19, verdict, word, 13.5, OF_VERDICT[word], font_weight=600),
-        paragraph(form.word + 19, verdict + 16, told, 12, "quiet"),
+        mark(word, form.word + 6, first - 5),
+        text(form.word + 19, first, word, 13.5, OF_VERDICT[word], font_weight=600),
+        paragraph(form.word + 19, first + 16, told, 12, "quiet"),
     )
 
 
