@@ -43,8 +43,10 @@ def share_of(name: str, plain: Any) -> float:
 
 
 def write_on(loaded: LoadedRun, asked: Asked) -> dict[str, Any]:
-    """The text behind the prompt, why it ended, and how many tokens more can be looked at: below 0, it is too long."""
+    """The text behind the prompt, and why it ended; where the context is full, its last half, to go on from."""
     how = Writing(asked.length, sampling_for(loaded.run, **asked.drawing), asked.seed)
     (written,) = generate(loaded.writer, [asked.prompt], how)
-    room = context_of(loaded.run) - len(tokeniser_of(loaded.run).encode(asked.prompt)) - len(written.tokens)
-    return {"text": written.text, "stopped": written.stopped, "tokens": len(written.tokens), "room": room}
+    tokeniser, context = tokeniser_of(loaded.run), context_of(loaded.run)
+    ids = [*tokeniser.encode(asked.prompt), *written.tokens]
+    found = {"text": written.text, "stopped": written.stopped, "tokens": len(written.tokens)}
+    return found if len(ids) <= context else found | {"last_half": tokeniser.decode(ids[:-1][-(context // 2) :])}

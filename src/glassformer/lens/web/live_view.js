@@ -27,20 +27,18 @@ export function liveTab({ banner, onChange }) {
   }
 
   // One token more, as `glassformer generate` writes it: from the same prompt, with the same seed, one token longer.
-  // Where the context is full, the last half of what was read is the prompt that it goes on from.
+  // Where the context is full, the last half of the text is the prompt that it goes on from.
   async function writeOn(i, how) {
     const text = source.now().input().text;
     const key = JSON.stringify([names[i], how]);
     const goes = grown.text === text && grown.key === key;
     const prompt = goes ? grown.prompt : text;
     try {
-      const { text: written, tokens, room } = await ask("write", { run: names[i], prompt, length: goes ? grown.tokens + 1 : 1, ...how });
+      const { text: written, tokens, last_half } = await ask("write", { run: names[i], prompt, length: goes ? grown.tokens + 1 : 1, ...how });
       if (source.now().input().text !== text) return;
-      if (room < 0) { // the context is full
-        const read = columns[i].trace().sequences.tokens;
-        const half = read.slice(Math.ceil(read.length / 2)).join("");
-        if (!half || half.length >= text.length) throw new Error("There is no room for another token in the context of this model.");
-        source.now().show(half, null);
+      if (last_half != null) { // the context is full
+        if (last_half.length >= text.length) throw new Error("This model's context has no room for another token.");
+        source.now().show(last_half, null);
         return await writeOn(i, how);
       }
       Object.assign(grown, { prompt, key, text: prompt + written, tokens: Math.max(tokens, 1) });
